@@ -1,0 +1,149 @@
+"""Lives of a reliable consumer, of either client library: each ends when all is committed, or by a death at a chosen point."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from minikafka.protocol.types import TopicPartition
+from minikafka.reliability import AsyncReliableConsumer, ConsumedRecord, ReliableConsumer, RetryPolicy
+from minikafka.reliability.dead_letters import DeadLetter
+
+POINTS = {"processed": 2, "letter to write": 1, "letter written": 1, "commit to send": 2, "commit sent": 1}
+"""Between any two of these the process may die; at which time it does."""
+LAST_OFFSET = 2
+"""The handler leaves this record until something is committed, so that there is more than one commit."""
+SOON = RetryPolicy(attempts_max=2, backoff_seconds=0.01)
+
+
+class Death(BaseException):
+    """As by kill -9: nothing more is sent to anybody."""
+
+
+@dataclass
+class Goal:
+    """What is to be committed in the end, and what is."""
+
+    ends: Mapping[TopicPartition, int]
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+class Fate:
+    """Where a life ends: at the nth time at a point, or when everything is committed."""
+
+    def __init__(self, goal: Goal, dies_at: tuple[str, int] | None) -> None:
+        self._goal = goal
+        self._dies_at = dies_at
+        self._seen: Counter[str] = Counter()
+        self.dead = False
+
+    def keeps_waiting(self, record: ConsumedRecord) -> bool:
+        """Whether the handler is to leave this record a while."""
+        last = self._dies_at is not None and record.offset == LAST_OFFSET
+        return last and not self._seen["commit sent"] and not self.dead
+
+    def reach(self, point: str) -> None:
+        assert point in POINTS
+        self._seen[point] += 1
+        if self._dies_at == (point, self._seen[point]):
+            self.dead = True
+        if self.dead:
+            raise Death(point)
+
+    def is_over(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Whether all is committed, now that these are."""
+        self._goal.committed |= offsets
+        self.reach("commit sent")
+        return self._goal.committed == self._goal.ends
+
+
+class DyingConsumer(ReliableConsumer):
+    """By confluent-kafka."""
+
+    fate: Fate
+
+    def _write(self, letter: DeadLetter) -> None:
+        self.fate.reach("letter to write")
+        super()._write(letter)
+        self.fate.reach("letter written")
+
+    def _send_commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        if not self.fate.dead:
+            self.fate.reach("commit to send")
+            super()._send_commit(offsets)
+            if self.fate.is_over(offsets):
+                self.stop()
+
+
+class DyingAsyncConsumer(AsyncReliableConsumer):
+    """By aiokafka."""
+
+    fate: Fate
+
+    async def _write(self, letter: DeadLetter) -> None:
+        self.fate.reach("letter to write")
+        await super()._write(letter)
+        self.fate.reach("letter written")
+
+    async def _send_commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        if not self.fate.dead:
+            self.fate.reach("commit to send")
+            await super()._send_commit(offsets)
+            if self.fate.is_over(offsets):
+                self.stop()
+
+
+Handler = Callable[[ConsumedRecord], object]
+
+
+def confluent(
+    bootstrap: str,
+    group: str,
+    topics: Iterable[str],
+    handler: Handler,
+    goal: Goal,
+    dies_at: tuple[str, int] | None = None,
+) -> None:
+    """One life by confluent-kafka; raises Death."""
+    fate = Fate(goal, dies_at)
+
+    def handles(record: ConsumedRecord) -> None:
+        while fate.keeps_waiting(record):
+            time.sleep(0.005)
+        handler(record)
+        fate.reach("processed")
+
+    config = {"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0, "fetch.wait.max.ms": 20}
+    consumer = DyingConsumer(config, list(topics), handles, retries=SOON, commit_seconds=0)
+    consumer.fate = fate
+    consumer.run()
+
+
+def aiokafka(
+    bootstrap: str,
+    group: str,
+    topics: Iterable[str],
+    handler: Handler,
+    goal: Goal,
+    dies_at: tuple[str, int] | None = None,
+) -> None:
+    """One life by aiokafka; raises Death."""
+    fate = Fate(goal, dies_at)
+
+    async def handles(record: ConsumedRecord) -> None:
+        while fate.keeps_waiting(record):  # noqa: ASYNC110 - both libraries' lives wait in one way
+            await asyncio.sleep(0.005)
+        handler(record)
+        fate.reach("processed")
+
+    async def live() -> None:
+        config: dict[str, Any] = {"bootstrap_servers": bootstrap, "group_id": group, "fetch_max_wait_ms": 20}
+        consumer = DyingAsyncConsumer(config, list(topics), handles, retries=SOON, commit_seconds=0)
+        consumer.fate = fate
+        await consumer.run()
+
+    asyncio.run(live())
