@@ -52,11 +52,11 @@ class ConfluentDeadLetters:
     def require(self, consumer: Any, topics: Sequence[str]) -> None:
         """Have a dead-letter topic for each topic, with as many partitions and replicas; raises ValueError, KafkaException."""
         for topic in topics:
-            partitions = _replicas(consumer, topic)
+            partitions = replicas(consumer, topic)
             if not partitions:
                 raise ValueError(f"topics: {topic!r} does not exist")
             name = dead_letter_topic(topic)
-            if not (there := _replicas(consumer, name)):
+            if not (there := replicas(consumer, name)):
                 self._create(NewTopic(name, len(partitions), min(partitions)))
             self._partitions[name] = len(there or partitions)
 
@@ -96,7 +96,7 @@ class ConfluentDeadLetters:
         self._reader.close()
 
 
-def _replicas(consumer: Any, topic: str) -> list[int]:
+def replicas(consumer: Any, topic: str) -> list[int]:
     """How many replicas each partition has; none where there is no such topic. A consumer asks: brokers make no topic for it."""
     described = consumer.list_topics(topic, timeout=ANSWER_SECONDS_MAX).topics[topic]
     if described.error is not None and described.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:

@@ -45,6 +45,11 @@ class PartitionReader:
             }
         )
 
+    def topics(self) -> dict[str, int]:
+        """All topics, and how many partitions each has; raises KafkaException."""
+        described = self._consumer.list_topics(timeout=ANSWER_SECONDS_MAX).topics
+        return {name: len(topic.partitions) for name, topic in described.items()}
+
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
         """Ask for the first offset, and the one after the last; raises KafkaException."""
         low, high = self._consumer.get_watermark_offsets(ClientPartition(*partition), timeout=ANSWER_SECONDS_MAX)

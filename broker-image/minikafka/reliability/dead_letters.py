@@ -6,6 +6,7 @@ The topic `orders.dlq` has the dead letters of `orders`, of all its groups. Thos
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from minikafka.protocol.types import TopicPartition
 from minikafka.reliability.record import ConsumedRecord, Headers
@@ -21,7 +22,8 @@ ATTEMPTS = "dlq.attempts"
 NAMES = (TOPIC, PARTITION, OFFSET, TIMESTAMP, GROUP, ERROR, ATTEMPTS)
 """Of the last headers of a dead letter, in this order; values are text."""
 REPLAYED = "dlq.replayed"
-"""The last header of a record that was replayed: topic, partition and offset of its dead letter, with slashes between."""
+"""The last header of a record that was replayed: topic, partition and offset of its dead letter and the offset that the record
+had, with slashes between."""
 
 
 class NotADeadLetter(ValueError):
@@ -84,21 +86,30 @@ def home(partition: TopicPartition, partitions: int) -> TopicPartition:
     return TopicPartition(dead_letter_topic(partition.topic), partition.partition % partitions)
 
 
+class Replayed(NamedTuple):
+    """Which dead letter a record in its old topic is."""
+
+    partition: TopicPartition
+    offset: int
+    origin: int
+    """The offset that the record had: a dead-letter topic that was made anew has other letters at the same offsets."""
+
+
 def replayed_headers(letter: ConsumedRecord, record: ConsumedRecord) -> Headers:
     """Make the headers of a replayed record: its own, and which dead letter it is. An earlier replay's is left out."""
     its_own = record.headers
     if its_own and its_own[-1][0] == REPLAYED:
         its_own = its_own[:-1]
-    return *its_own, (REPLAYED, f"{letter.topic}/{letter.partition.partition}/{letter.offset}".encode())
+    return *its_own, (REPLAYED, f"{letter.topic}/{letter.partition.partition}/{letter.offset}/{record.offset}".encode())
 
 
-def replayed_from(record: ConsumedRecord) -> tuple[TopicPartition, int] | None:
+def replayed(record: ConsumedRecord) -> Replayed | None:
     """Tell which dead letter a record is, if it was replayed."""
     name, value = record.headers[-1] if record.headers else ("", None)
     if name != REPLAYED or value is None:
         return None
     try:
-        topic, partition, offset = value.decode().rsplit("/", 2)
-        return TopicPartition(topic, int(partition)), int(offset)
+        topic, partition, offset, origin = value.decode().rsplit("/", 3)
+        return Replayed(TopicPartition(topic, int(partition)), int(offset), int(origin))
     except ValueError:
         return None

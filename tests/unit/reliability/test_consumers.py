@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
@@ -15,19 +15,6 @@ from minikafka.testing import MiniKafkaCluster
 from tests.unit.reliability import lives
 
 Life = Callable[..., None]
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[MiniKafkaCluster]:
-    with MiniKafkaCluster(1, in_process=True) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def cluster(shared: MiniKafkaCluster) -> Iterator[MiniKafkaCluster]:
-    yield shared
-    shared.heal()
-    shared.delete_topics()
 
 
 LOG = {0: ["fine-0", "poison-1", "fine-2"], 1: ["flaky-0", "poison-1"]}
