@@ -7,6 +7,7 @@ all that is still broken ends with `heal`.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import tempfile
 import time
@@ -30,7 +31,7 @@ from minikafka_chaos.run.replica_evidence import TopicEvidence, write_replicas
 from minikafka_chaos.scenario.faults import PLAIN, Direction, Fault, Parameters, Targets, WipeMode
 from minikafka_chaos.session.errors import VerbRefused
 from minikafka_chaos.session.evidence import CommittedLog, acknowledgements, write_history
-from minikafka_chaos.session.groups import GroupOffsets, describe_groups
+from minikafka_chaos.session.groups import OFFSETS_TOPIC, GroupOffsets, describe_groups, make_offsets_topic
 from minikafka_chaos.session.hooks import BrokerHooks
 from minikafka_chaos.session.partitions import ask, committed_batches, prefer
 from minikafka_chaos.verdict.claims import Terms
@@ -114,6 +115,7 @@ class ChaosSession:
         self.topics: list[str] = []
         """Those that `create_topic` has made, and nobody has forgotten since: what a verdict is about."""
         self._hooks = hooks
+        self._groups_prepared = False
         self._numbers = itertools.count(1)
         self._observations: dict[str, Observation] = {}
         self.journal = Journal(folder / "journal.jsonl", ground.clock.time, durable)
@@ -419,6 +421,23 @@ class ChaosSession:
         role: str | None = None,
         then: Callable[[], None] = lambda: None,
     ) -> None:
+        self._prepare_groups()
         name = f"{verb.kind.replace('_', '-')}-{next(self._numbers)}"
         with self._faults.making(Fault(name, verb, parameters, step=name), Targets((broker,), tuple(peers), role)):
             then()
+
+    def _prepare_groups(self) -> None:
+        """Have the topic of consumer groups before the first broker is broken, as a cluster has that was in use.
+
+        Otherwise it would be made for the first group that somebody starts, which takes as many living brokers as it has
+        replicas: a service that is started after a kill would wait for its coordinator until the cluster is healed.
+        """
+        ground = self.ground
+        if self._groups_prepared or any(
+            ground.condition(each) is not BrokerCondition.RUNNING for each in ground.brokers
+        ):
+            return
+        self._groups_prepared = True
+        if not self._view.partitions(OFFSETS_TOPIC):
+            with contextlib.suppress(ToolTrouble):  # a cluster that does not make it is broken all the same
+                make_offsets_topic(ground.live_bootstrap)

@@ -54,10 +54,14 @@ class Fate:
         if self.dead:
             raise Death(point)
 
-    def is_over(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Whether all is committed, now that these are."""
+    def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """These are, whoever lives on."""
         self._goal.committed |= offsets
         self.reach("commit sent")
+
+    @property
+    def over(self) -> bool:
+        """Whether all is committed, by this life or another."""
         return self._goal.committed == self._goal.ends
 
 
@@ -65,6 +69,11 @@ class DyingConsumer(ReliableConsumer):
     """By confluent-kafka."""
 
     fate: Fate
+
+    def _take(self) -> None:
+        super()._take()
+        if self.fate.over:
+            self.stop()
 
     def _write(self, letter: DeadLetter) -> None:
         self.fate.reach("letter to write")
@@ -75,14 +84,18 @@ class DyingConsumer(ReliableConsumer):
         if not self.fate.dead:
             self.fate.reach("commit to send")
             super()._send_commit(offsets)
-            if self.fate.is_over(offsets):
-                self.stop()
+            self.fate.committed(offsets)
 
 
 class DyingAsyncConsumer(AsyncReliableConsumer):
     """By aiokafka."""
 
     fate: Fate
+
+    async def _take(self) -> None:
+        await super()._take()
+        if self.fate.over:
+            self.stop()
 
     async def _write(self, letter: DeadLetter) -> None:
         self.fate.reach("letter to write")
@@ -93,8 +106,7 @@ class DyingAsyncConsumer(AsyncReliableConsumer):
         if not self.fate.dead:
             self.fate.reach("commit to send")
             await super()._send_commit(offsets)
-            if self.fate.is_over(offsets):
-                self.stop()
+            self.fate.committed(offsets)
 
 
 Handler = Callable[[ConsumedRecord], object]

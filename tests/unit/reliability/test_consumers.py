@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
+import itertools
+import sys
+import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from minikafka.protocol.types import TopicPartition
-from minikafka.reliability import ConsumedRecord
+from minikafka.reliability import AsyncReliableConsumer, ConsumedRecord, ReliableConsumer
+from minikafka.reliability.client_settings import connection
 from minikafka.reliability.confluent_reading import PartitionReader
 from minikafka.reliability.dead_letters import DeadLetter
 from minikafka.testing import MiniKafkaCluster
 
 from tests.unit.reliability import lives
+from tests.waiting import SOON, until_now
 
 Life = Callable[..., None]
 
@@ -85,3 +93,134 @@ def test_no_death_between_two_steps_loses_a_record_or_doubles_a_dead_letter(
         assert (letter.group, letter.attempts) == (group, 2)
         assert letter.error == "ValueError: cannot do poison-1"
     assert dict(cluster.groups()[group].offsets) == goal.ends
+
+
+class Polls:
+    """Counts the polls of a consumer."""
+
+    polls = 0
+
+    def _take(self) -> Any:
+        self.polls += 1
+        return super()._take()  # type: ignore[misc]
+
+
+class PollingConsumer(Polls, ReliableConsumer):
+    """By confluent-kafka."""
+
+
+class PollingAsyncConsumer(Polls, AsyncReliableConsumer):
+    """By aiokafka."""
+
+
+def test_the_client_goes_on_polling_while_a_handler_is_slow(cluster: MiniKafkaCluster) -> None:
+    """Whoever does not poll loses its membership."""
+    topic = sent(cluster)
+
+    def slow(_record: ConsumedRecord) -> None:
+        until = consumer.polls + 3
+        until_now(lambda: consumer.polls >= until)
+        consumer.stop()
+
+    config = {"bootstrap.servers": cluster.bootstrap, "group.id": f"group-of-{topic}", "log_level": 0}
+    consumer = PollingConsumer(config, [topic], slow)
+    consumer.run()
+
+
+async def test_asyncio_goes_on_polling_while_a_handler_is_slow(cluster: MiniKafkaCluster) -> None:
+    topic = sent(cluster)
+
+    async def slow(_record: ConsumedRecord) -> None:
+        until = consumer.polls + 3
+        async with asyncio.timeout(SOON):
+            while consumer.polls < until:  # noqa: ASYNC110 - polls tell nobody
+                await asyncio.sleep(0.005)
+        consumer.stop()
+
+    config = {"bootstrap_servers": cluster.bootstrap, "group_id": f"group-of-{topic}"}
+    consumer = PollingAsyncConsumer(config, [topic], slow)
+    await consumer.run()
+
+
+def rebalanced(cluster: MiniKafkaCluster, live: Life) -> list[tuple[int, int]]:
+    """What two members did, the second of which came while the first had a record in hand."""
+    topic = cluster.create_topic(partitions=2, replication_factor=1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 0, "log_level": 0})
+    for partition, number in itertools.product((0, 1), range(20)):
+        producer.produce(topic, str(number), partition=partition)
+    assert producer.flush(60) == 0
+    group = f"group-of-{topic}"
+    goal = lives.Goal({TopicPartition(topic, partition): 20 for partition in (0, 1)})
+    done: list[tuple[int, int]] = []
+    began = threading.Event()
+
+    def first(record: ConsumedRecord) -> None:
+        if len(done) == 5:
+            began.set()
+            until_now(lambda: cluster.groups()[group].state != "stable")
+        done.append((record.partition.partition, record.offset))
+
+    def second(record: ConsumedRecord) -> None:
+        done.append((record.partition.partition, record.offset))
+
+    members = [
+        threading.Thread(target=live, args=(cluster.bootstrap, group, [topic], handler, goal), daemon=True)
+        for handler in (first, second)
+    ]
+    members[0].start()
+    assert began.wait(SOON)
+    members[1].start()
+    for member in members:
+        member.join(SOON)
+    assert not any(member.is_alive() for member in members)
+    assert dict(cluster.groups()[group].offsets) == goal.ends
+    return done
+
+
+@pytest.mark.parametrize("live", LIVES, ids=lambda life: life.__name__)
+def test_a_rebalance_waits_for_the_record_in_hand_and_commits_it(cluster: MiniKafkaCluster, live: Life) -> None:
+    done = rebalanced(cluster, live)
+    assert sorted(done) == sorted(itertools.product((0, 1), range(20))), "none twice"
+
+
+@pytest.mark.parametrize(
+    ("config", "topics", "words"),
+    [
+        ({}, ["a"], "group.id: missing"),
+        ({"group.id": "g", "enable.auto.commit": "true"}, ["a"], "enable.auto.commit: true would commit what was not"),
+        ({"group.id": "g"}, [], r"topics: \[\] is not a list of names"),
+        ({"group.id": "g"}, "orders", "topics: 'orders' is not a list of names"),
+    ],
+)
+def test_a_consumer_that_cannot_be(config: dict[str, Any], topics: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        ReliableConsumer({"bootstrap.servers": "127.0.0.1:1", **config}, topics, print)
+    spelt = {name.replace(".", "_"): value for name, value in config.items()}
+    with pytest.raises(ValueError, match=words.replace("group.id", "group_id").replace("enable.auto.", "enable_auto_")):
+        AsyncReliableConsumer(spelt, topics, print)  # type: ignore[arg-type]
+
+
+def test_a_topic_that_is_not_there_is_named(cluster: MiniKafkaCluster) -> None:
+    config = {"bootstrap.servers": cluster.bootstrap, "group.id": "g", "log_level": 0}
+    with pytest.raises(ValueError, match="topics: 'nothing' does not exist"):
+        ReliableConsumer(config, ["nothing"], print).run()
+
+
+async def test_a_topic_that_is_not_there_is_named_with_asyncio(cluster: MiniKafkaCluster) -> None:
+    config = {"bootstrap_servers": cluster.bootstrap, "group_id": "g"}
+    with pytest.raises(ValueError, match="topics: 'nothing' does not exist"):
+        await AsyncReliableConsumer(config, ["nothing"], print).run()  # type: ignore[arg-type]
+
+
+def test_without_aiokafka_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [each for each in sys.modules if each.partition(".")[2].startswith("reliability.aiokafka")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "aiokafka", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'minikafka\[reliability\]'") as told:
+        importlib.import_module("minikafka.reliability.aiokafka_consumer")
+    assert "\n" not in str(told.value)
+
+
+def test_the_producer_of_dead_letters_connects_as_the_consumer_does() -> None:
+    config = {"bootstrap.servers": "a:1", "sasl.password": "x", "ssl_context": 1, "group.id": "g", "fetch.min.bytes": 1}
+    assert connection(config) == {"bootstrap.servers": "a:1", "sasl.password": "x", "ssl_context": 1}

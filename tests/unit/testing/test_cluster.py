@@ -145,6 +145,17 @@ def test_groups_tell_what_they_committed(cluster: MiniKafkaCluster) -> None:
     assert (group.state, group.members, dict(group.offsets)) == ("empty", (), {(topic, 0): 2})
 
 
+def test_a_service_that_is_started_after_the_first_kill_has_its_group() -> None:
+    """The topic of groups takes three living brokers to be made."""
+    with MiniKafkaCluster(in_process=True) as cluster:
+        topic = cluster.create_topic()
+        cluster.kill_leader(topic)
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "late", "log_level": 0})
+        consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+        consumer.close()
+        assert dict(cluster.groups()["late"].offsets) == {(topic, 0): 0}
+
+
 def test_what_cannot_be_done_is_refused_and_leaves_no_line(cluster: MiniKafkaCluster) -> None:
     topic = cluster.create_topic()
     cluster.kill(3)
