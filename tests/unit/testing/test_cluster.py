@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -217,6 +219,19 @@ def test_a_full_cluster_of_one_broker() -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=0.1)
+
+
+def test_a_cluster_that_has_ended_leaves_nothing_open() -> None:
+    """unittest, unlike pytest, shows such warnings to whoever tests with it."""
+    gc.collect()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with MiniKafkaCluster(2, in_process=True) as cluster:
+            cluster.kill(1)
+        del cluster
+        gc.collect()
+    unclosed = [str(each.message) for each in told if issubclass(each.category, ResourceWarning)]
+    assert [each for each in unclosed if "event loop" in each or "TCPServer" in each] == []
 
 
 def test_what_a_dead_broker_still_does_reaches_nothing() -> None:
