@@ -197,11 +197,11 @@ def _short(data: bytes | None) -> str | None:
 
 
 def _replay(args: argparse.Namespace, topic: str) -> int:
-    from minikafka.reliability.replay import Replay
+    from minikafka.reliability.replay import DeadLetterReplay
     from minikafka.reliability.replay_group import ReplayRefused
 
     with configuration_errors():
-        replay = Replay(configuration(args), topic, args.partition)
+        replay = DeadLetterReplay(configuration(args), topic, args.partition)
     plan: list[Any] = []
     try:
         with kafka_errors():

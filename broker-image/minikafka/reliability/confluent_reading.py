@@ -63,7 +63,7 @@ class PartitionReader:
         try:
             deadline = time.monotonic() + ANSWER_SECONDS_MAX
             while start < end:
-                message = self._consumer.poll(POLL_SECONDS)
+                message: Any = self._consumer.poll(POLL_SECONDS)
                 error = None if message is None else message.error()
                 if message is not None and error is None:
                     deadline = time.monotonic() + ANSWER_SECONDS_MAX

@@ -38,7 +38,7 @@ class PartitionReplay:
     sent: int = 0
 
 
-class Replay:
+class DeadLetterReplay:
     """The replay of one dead-letter topic, or of one of its partitions. All methods raise ReplayRefused and KafkaException."""
 
     def __init__(self, connection: Mapping[str, Any], topic: str, partition: int | None = None) -> None:

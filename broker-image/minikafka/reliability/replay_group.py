@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from minikafka.protocol.types import TopicPartition
 from minikafka.reliability.confluent_dead_letters import replicas
@@ -26,7 +26,7 @@ class ReplayRefused(Exception):
     """It cannot be, or cannot go on: one line says why."""
 
 
-class Span(NamedTuple):
+class LetterSpan(NamedTuple):
     """The dead letters of a partition: from `low` to `high`, and no replay has come to those from `start` on."""
 
     low: int
@@ -59,12 +59,12 @@ class ReplayGroup:
         name = topic or self.topic
         return [TopicPartition(name, number) for number in range(len(replicas(self._consumer, name)))]
 
-    def span(self, reader: PartitionReader, partition: TopicPartition) -> Span:
+    def span(self, reader: PartitionReader, partition: TopicPartition) -> LetterSpan:
         """Where the dead letters of a partition are, and how far replays have come."""
         low, high = reader.bounds(partition)
         (place,) = self._consumer.committed([ClientPartition(*partition)], timeout=ANSWER_SECONDS_MAX)
         # a place beyond the end is that of an older topic of this name
-        return Span(low, place.offset if low <= place.offset <= high else low, high)
+        return LetterSpan(low, place.offset if low <= place.offset <= high else low, high)
 
     def join(self) -> None:
         """Become the one member; raises ReplayRefused where there is another."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -52,7 +53,7 @@ class MiniKafkaCluster(ChaosSession):
         hooks = values["minikafka.test.hooks"] == "true"
         if in_process and not hooks:
             raise VerbRefused("minikafka.test.hooks: brokers in this process always have hooks")
-        self._scratch = ScratchFolder("test") if folder is None else None
+        self._scratch = ScratchFolder(Path(tempfile.gettempdir()), "minikafka-test-") if folder is None else None
         place = self._scratch.path if self._scratch is not None else Path(str(folder)).absolute()
         self._lifeline = os.pipe()
         ground = self._launched(place, brokers, values, in_process)
@@ -99,7 +100,7 @@ class MiniKafkaCluster(ChaosSession):
                 os.close(end)
         self._lifeline = (-1, -1)
         if self._scratch is not None:
-            self._scratch.close()
+            self._scratch.remove()
 
     def __enter__(self) -> Self:
         return self

@@ -8,6 +8,7 @@ history.
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,7 +89,7 @@ class Evidence:
 
     def __init__(self, history: Path, replicas: Path | None = None, accept_before: float = ALWAYS) -> None:
         self.has_replicas = replicas is not None
-        self._folder = ScratchFolder("verdict")
+        self._folder = ScratchFolder(Path(tempfile.gettempdir()), "minikafka-verdict-")
         self._history, self._replicas = history, replicas
         try:
             large = history.is_file() and history.stat().st_size >= ON_DISK_FROM_BYTES
@@ -114,7 +115,7 @@ class Evidence:
             if hasattr(self, "db"):
                 self.db.close()
         finally:
-            self._folder.close()
+            self._folder.remove()
 
     # -- asking ----------------------------------------------------------------------------------------------------------
 

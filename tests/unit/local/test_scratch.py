@@ -1,28 +1,42 @@
-"""Temporary folders of programs that were killed do not pile up."""
+"""Scratch folders: gone at the end, or when the next one begins."""
 
 from __future__ import annotations
 
-import os
-import tempfile
+import subprocess
+import sys
 from pathlib import Path
 
-import pytest
 from minikafka.local.scratch import ScratchFolder
 
+PREFIX = "steps-"
+KILLED = """
+import os, pathlib, signal
+from minikafka.local.scratch import ScratchFolder
+own = ScratchFolder(pathlib.Path({parent!r}), "steps-")
+(own.path / "part").mkdir()
+(own.path / "part" / "rows").write_text("x")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 
-def test_what_a_killed_program_has_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    living, killed, of_another_kind = ScratchFolder("test"), ScratchFolder("test"), ScratchFolder("verdict")
-    strange = tmp_path / "minikafka-test-strange"
-    strange.mkdir()
-    for each in (killed, of_another_kind):
-        (each.path / "data").mkdir()
-        os.close(each._lock)  # as the kernel does
-        each._lock = -1
-    last = ScratchFolder("test")
-    assert sorted(tmp_path.iterdir()) == sorted([living.path, of_another_kind.path, last.path, strange])
-    last.close()
-    last.close()
-    assert not last.path.exists()
-    living.close()
-    of_another_kind.close()
+
+def test_what_a_killed_process_has_left_goes_and_what_a_living_one_uses_stays(tmp_path: Path) -> None:
+    living = ScratchFolder(tmp_path, PREFIX)
+    subprocess.run([sys.executable, "-c", KILLED.format(parent=str(tmp_path))], check=False)
+    left = set(tmp_path.iterdir()) - {living.path}
+    assert len(left) == 1 and (left.pop() / "part" / "rows").exists()
+    other = ScratchFolder(tmp_path, PREFIX)
+    assert set(tmp_path.iterdir()) == {living.path, other.path}
+    other.remove()
+    living.remove()
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_not_ours_stays(tmp_path: Path) -> None:
+    elsewhere = ScratchFolder(tmp_path / "elsewhere", PREFIX)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "steps-link").symlink_to(elsewhere.path)
+    (tmp_path / "here" / "steps-by-hand").mkdir()  # without a lock: nobody says that it was scratch
+    ScratchFolder(tmp_path / "here", PREFIX).remove()
+    assert {path.name for path in (tmp_path / "here").iterdir()} == {"steps-link", "steps-by-hand"}
+    assert elsewhere.path.is_dir()
+    elsewhere.remove()

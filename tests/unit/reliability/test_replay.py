@@ -12,7 +12,7 @@ from minikafka.protocol.types import TopicPartition
 from minikafka.reliability import ConsumedRecord
 from minikafka.reliability.confluent_reading import PartitionReader
 from minikafka.reliability.dead_letters import REPLAYED, DeadLetter
-from minikafka.reliability.replay import PartitionReplay, Replay
+from minikafka.reliability.replay import DeadLetterReplay, PartitionReplay
 from minikafka.testing import MiniKafkaCluster
 
 
@@ -101,7 +101,7 @@ class Death(BaseException):
     """The process dies here."""
 
 
-class DyingReplay(Replay):
+class DyingReplay(DeadLetterReplay):
     """Dies before or after it sends or commits."""
 
     dies_at = ("", 0)
@@ -125,7 +125,7 @@ class DyingReplay(Replay):
         self.reach("committed")
 
 
-def replay(kind: type[Replay], letters: Letters) -> list[PartitionReplay]:
+def replay(kind: type[DeadLetterReplay], letters: Letters) -> list[PartitionReplay]:
     made = kind(letters.connection, letters.dlq)
     try:
         made.join()
@@ -145,7 +145,7 @@ def test_a_replay_that_died_has_sent_nothing_that_the_next_sends_again(
     with pytest.raises(Death):
         replay(type("ThisOne", (DyingReplay,), {"dies_at": dies_at}), letters)
     before = len(letters.replayed(0)) + len(letters.replayed(1))
-    plan = replay(Replay, letters)
+    plan = replay(DeadLetterReplay, letters)
     assert (letters.replayed(0), letters.replayed(1)) == ([b"a", b"b"], [b"c"])
     assert sum(each.sent for each in plan) == 3 - before
 
@@ -153,28 +153,28 @@ def test_a_replay_that_died_has_sent_nothing_that_the_next_sends_again(
 def test_who_has_lost_the_place_sends_nothing_again(letters: Letters) -> None:
     """A group's offsets expire."""
     letters.die(0, "a", "b")
-    replay(Replay, letters)
+    replay(DeadLetterReplay, letters)
     letters.die(0, "c")
     assert entry.main(["groups", "delete", f"{letters.dlq}.replay", "--bootstrap", letters.cluster.bootstrap]) == 0
-    plan = replay(Replay, letters)
+    plan = replay(DeadLetterReplay, letters)
     assert [(each.letters, each.there) for each in plan] == [(1, 2), (0, 0)]
     assert letters.replayed(0) == [b"a", b"b", b"c"]
 
 
 def test_letters_of_a_topic_that_was_made_anew_are_others(letters: Letters) -> None:
     letters.die(0, "a", "b")
-    replay(Replay, letters)
+    replay(DeadLetterReplay, letters)
     letters.cluster.delete_topics()
     letters.cluster.create_topic(letters.topic, partitions=2, replication_factor=1)
     letters.cluster.create_topic(letters.dlq, partitions=2, replication_factor=1)
     letters.die(0, "c")
-    replay(Replay, letters)
+    replay(DeadLetterReplay, letters)
     assert letters.replayed(0) == [b"c"]
 
 
 def test_two_replays_do_not_run_at_once(letters: Letters, capsys: pytest.CaptureFixture[str]) -> None:
     letters.die(0, "a")
-    first = Replay(letters.connection, letters.dlq)
+    first = DeadLetterReplay(letters.connection, letters.dlq)
     first.join()
     assert letters.cli("replay", letters.topic, "--execute") == 1
     assert f"another replay of {letters.dlq} runs" in capsys.readouterr().err
