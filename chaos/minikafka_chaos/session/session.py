@@ -25,6 +25,7 @@ from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition, Ground
 from minikafka_chaos.load.clients import PartitionView, TopicPlan
 from minikafka_chaos.load.reader import ReadRecord, read_records
+from minikafka_chaos.load.topics import TopicNotMade
 from minikafka_chaos.record.journal import Journal
 from minikafka_chaos.run.open_faults import OpenFaults
 from minikafka_chaos.run.replica_evidence import TopicEvidence, write_replicas
@@ -275,17 +276,23 @@ class ChaosSession:
     ) -> str:
         """Create a topic, and wait until every partition has a leader and a full ISR; its name, a new one when none is given."""
         brokers = len(self.ground.brokers)
+        for field, number in (("replication_factor", replication_factor), ("partitions", partitions)):
+            if not isinstance(number, int):
+                raise VerbRefused(f"{field}: {number!r} is not a whole number")
         if not 1 <= replication_factor <= brokers:
             raise VerbRefused(
                 f"replication_factor: {replication_factor} is not between 1 and {brokers}, the number of brokers"
             )
         if partitions < 1:
             raise VerbRefused(f"partitions: {partitions} is not at least 1")
-        name = name or f"topic-{uuid.uuid4().hex[:8]}"
+        name = f"topic-{uuid.uuid4().hex[:8]}" if name is None else name
         if self._view.partitions(name):
             raise VerbRefused(f"name: topic {name} is there already")
         plan = TopicPlan(name, partitions, replication_factor, None, dict(config or {}))
-        self.ground.clients.create_topic(plan, deadline_s)
+        try:
+            self.ground.clients.create_topic(plan, deadline_s)
+        except TopicNotMade as error:
+            raise VerbRefused(str(error)) from error
         self.topics.append(name)
         return name
 
@@ -400,7 +407,9 @@ class ChaosSession:
     def _known(self, broker: int) -> None:
         brokers = self.ground.brokers
         if broker not in brokers:
-            raise VerbRefused(f"broker {broker} does not exist: this cluster has brokers {brokers[0]} to {brokers[-1]}")
+            raise VerbRefused(
+                f"broker {broker!r} does not exist: this cluster has brokers {brokers[0]} to {brokers[-1]}"
+            )
 
     def _needs(self, broker: int, *allowed: BrokerCondition) -> BrokerCondition:
         """Its condition, which has to be one of these."""

@@ -175,6 +175,11 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(cluster: MiniKafkaClu
         (lambda: cluster.move_leader(topic, 0, 3), "broker 3 is dead: it has to be running"),
         (lambda: cluster.create_topic(topic), "is there already"),
         (lambda: cluster.create_topic(replication_factor=4), "replication_factor: 4 is not between 1 and 3"),
+        (lambda: cluster.create_topic(partitions="2"), "partitions: '2' is not a whole number"),  # type: ignore[arg-type]
+        (lambda: cluster.create_topic("a b"), "topic a b could not be created"),
+        (lambda: cluster.create_topic(""), "could not be created"),
+        (lambda: cluster.create_topic(config={"no.such.key": "1"}), "no.such.key"),
+        (lambda: cluster.kill("1"), "broker '1' does not exist"),  # type: ignore[arg-type]
         (lambda: cluster.create_topic(partitions=0), "partitions: 0 is not at least 1"),
         (lambda: cluster.inject_error("Produce", 999), "code: 999 is not the number"),
     ):
