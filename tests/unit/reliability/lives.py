@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -30,6 +31,10 @@ class Goal:
 
     ends: Mapping[TopicPartition, int]
     committed: dict[TopicPartition, int] = field(default_factory=dict)
+    holds: Callable[[ConsumedRecord], bool] = lambda _record: False
+    """Whether the handler is to leave a record a while."""
+    revoking: threading.Event = field(default_factory=threading.Event)
+    """Set when a member is to let go of partitions."""
 
 
 class Fate:
@@ -44,7 +49,12 @@ class Fate:
     def keeps_waiting(self, record: ConsumedRecord) -> bool:
         """Whether the handler is to leave this record a while."""
         last = self._dies_at is not None and record.offset == LAST_OFFSET
-        return last and not self._seen["commit sent"] and not self.dead
+        return (last and not self._seen["commit sent"] and not self.dead) or self._goal.holds(record)
+
+    def revoke(self, partitions: list[TopicPartition]) -> None:
+        """These go; when it joins, aiokafka revokes none."""
+        if partitions:
+            self._goal.revoking.set()
 
     def reach(self, point: str) -> None:
         assert point in POINTS
@@ -52,7 +62,8 @@ class Fate:
         if self._dies_at == (point, self._seen[point]):
             self.dead = True
         if self.dead:
-            raise Death(point)
+            assert self._dies_at is not None
+            raise Death(self._dies_at[0])
 
     def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """These are, whoever lives on."""
@@ -75,6 +86,10 @@ class DyingConsumer(ReliableConsumer):
         if self.fate.over:
             self.stop()
 
+    def _let_go(self, partitions: list[TopicPartition]) -> None:
+        self.fate.revoke(partitions)
+        super()._let_go(partitions)
+
     def _write(self, letter: DeadLetter) -> None:
         self.fate.reach("letter to write")
         super()._write(letter)
@@ -96,6 +111,10 @@ class DyingAsyncConsumer(AsyncReliableConsumer):
         await super()._take()
         if self.fate.over:
             self.stop()
+
+    async def _let_go(self, partitions: list[TopicPartition]) -> None:
+        self.fate.revoke(partitions)
+        await super()._let_go(partitions)
 
     async def _write(self, letter: DeadLetter) -> None:
         self.fate.reach("letter to write")

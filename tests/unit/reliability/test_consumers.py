@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from minikafka.protocol.types import TopicPartition
-from minikafka.reliability import AsyncReliableConsumer, ConsumedRecord, ReliableConsumer
+from minikafka.reliability import AsyncReliableConsumer, ConsumedRecord, DeadLetterNotWritten, ReliableConsumer
 from minikafka.reliability.client_settings import connection
 from minikafka.reliability.confluent_reading import PartitionReader
 from minikafka.reliability.dead_letters import DeadLetter
@@ -95,6 +95,22 @@ def test_no_death_between_two_steps_loses_a_record_or_doubles_a_dead_letter(
     assert dict(cluster.groups()[group].offsets) == goal.ends
 
 
+@pytest.mark.parametrize("live", LIVES, ids=lambda life: life.__name__)
+def test_a_dead_letter_that_is_refused_ends_the_consumer_and_commits_nothing_behind(
+    cluster: MiniKafkaCluster, live: Life
+) -> None:
+    topic, service = sent(cluster), Service()
+    cluster.inject_error("Produce", "TOPIC_AUTHORIZATION_FAILED", f"{topic}.dlq")
+    goal = lives.Goal({TopicPartition(topic, partition): len(values) for partition, values in LOG.items()})
+    with pytest.raises(
+        DeadLetterNotWritten, match=r"offset 1 can be neither processed \(ValueError: cannot do poison-1"
+    ):
+        live(cluster.bootstrap, f"group-of-{topic}", [topic], service.handle, goal)
+    assert goal.committed == {TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 1}
+    cluster.heal()
+    assert letters(cluster, topic) == []
+
+
 class Polls:
     """Counts the polls of a consumer."""
 
@@ -150,22 +166,21 @@ def rebalanced(cluster: MiniKafkaCluster, live: Life) -> list[tuple[int, int]]:
         producer.produce(topic, str(number), partition=partition)
     assert producer.flush(60) == 0
     group = f"group-of-{topic}"
-    goal = lives.Goal({TopicPartition(topic, partition): 20 for partition in (0, 1)})
     done: list[tuple[int, int]] = []
     began = threading.Event()
 
-    def first(record: ConsumedRecord) -> None:
+    def holds(_record: ConsumedRecord) -> bool:
         if len(done) == 5:
             began.set()
-            until_now(lambda: cluster.groups()[group].state != "stable")
+        return len(done) == 5 and not goal.revoking.is_set()
+
+    def handler(record: ConsumedRecord) -> None:
         done.append((record.partition.partition, record.offset))
 
-    def second(record: ConsumedRecord) -> None:
-        done.append((record.partition.partition, record.offset))
-
+    goal = lives.Goal({TopicPartition(topic, partition): 20 for partition in (0, 1)}, holds=holds)
     members = [
         threading.Thread(target=live, args=(cluster.bootstrap, group, [topic], handler, goal), daemon=True)
-        for handler in (first, second)
+        for _ in range(2)
     ]
     members[0].start()
     assert began.wait(SOON)
