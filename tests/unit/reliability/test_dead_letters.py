@@ -10,8 +10,9 @@ from minikafka.reliability.dead_letters import (
     REPLAYED,
     DeadLetter,
     NotADeadLetter,
+    Replayed,
     home,
-    replayed_from,
+    replayed,
     replayed_headers,
 )
 
@@ -71,13 +72,13 @@ def test_all_of_one_partition_are_in_one() -> None:
 def test_a_replayed_record_says_of_which_dead_letter_it_is_the_last_one() -> None:
     letter = written(LETTER, 8)
     headers = replayed_headers(letter, RECORD)
-    assert headers == (*RECORD.headers, (REPLAYED, b"orders.dlq/3/8"))
+    assert headers == (*RECORD.headers, (REPLAYED, b"orders.dlq/3/8/17"))
     again = ConsumedRecord(ORIGIN, 99, 0, None, None, headers)
-    assert replayed_from(again) == (TopicPartition("orders.dlq", 3), 8)
-    assert replayed_headers(written(LETTER, 9), again) == (*RECORD.headers, (REPLAYED, b"orders.dlq/3/9"))
+    assert replayed(again) == Replayed(TopicPartition("orders.dlq", 3), 8, 17)
+    assert replayed_headers(written(LETTER, 9), again) == (*RECORD.headers, (REPLAYED, b"orders.dlq/3/9/99"))
 
 
-@pytest.mark.parametrize("value", [None, b"", b"orders.dlq/3", b"orders.dlq/3/x", b"\xff/1/1"])
+@pytest.mark.parametrize("value", [None, b"", b"orders.dlq/3/8", b"orders.dlq/3/8/x", b"\xff/1/1/1"])
 def test_a_header_that_names_no_dead_letter_is_none(value: bytes | None) -> None:
-    assert replayed_from(ConsumedRecord(ORIGIN, 0, 0, None, None, ((REPLAYED, value),))) is None
-    assert replayed_from(RECORD) is None
+    assert replayed(ConsumedRecord(ORIGIN, 0, 0, None, None, ((REPLAYED, value),))) is None
+    assert replayed(RECORD) is None
