@@ -20,7 +20,7 @@ from minikafka.reliability.client_settings import checked, checked_topics, conne
 from minikafka.reliability.dead_letters import DeadLetter
 from minikafka.reliability.record import ConsumedRecord
 from minikafka.reliability.retries import RetryPolicy
-from minikafka.reliability.work import HELD_MAX, Attempt, Step, Work, told
+from minikafka.reliability.work import HELD_MAX, Attempt, Step, Work, failure_line
 
 POLL_MS = 50
 """How late a stop, or a commit that is due, may be noticed."""
@@ -191,7 +191,7 @@ class AsyncReliableConsumer:
             else:
                 await self._write(DeadLetter(step.record, self._group, step.error, step.attempts))
         except Exception as error:
-            log.warning("%s: %s", self._group, told(step, error))
+            log.warning("%s: %s", self._group, failure_line(step, error))
             return error
         return None
 

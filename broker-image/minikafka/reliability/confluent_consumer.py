@@ -22,7 +22,7 @@ from minikafka.reliability.confluent_reading import as_record
 from minikafka.reliability.dead_letters import DeadLetter
 from minikafka.reliability.record import ConsumedRecord
 from minikafka.reliability.retries import RetryPolicy
-from minikafka.reliability.work import HELD_MAX, Attempt, Step, Work, told
+from minikafka.reliability.work import HELD_MAX, Attempt, Step, Work, failure_line
 
 POLL_SECONDS = 0.05
 """How late a stop, or a commit that is due, may be noticed."""
@@ -70,7 +70,7 @@ class ReliableConsumer:
         self._changed = threading.Condition()
         """Around `_work`; told when a record came or is done."""
         self._stopping = False
-        self._trouble: BaseException | None = None
+        self._failure: BaseException | None = None
         self._commit_at = 0.0
         self._consumer = Consumer(values)
         self._letters = ConfluentDeadLetters(connection(values), self._group)
@@ -90,15 +90,15 @@ class ReliableConsumer:
                 self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
             handling.start()
-            while not self._stopping and self._trouble is None:
+            while not self._stopping and self._failure is None:
                 self._take()
                 self._adjust_fetching()
                 if time.monotonic() >= self._commit_at:
                     self._commit()
         finally:
             self._close()
-        if self._trouble is not None:
-            raise self._trouble
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
         """Have `run` end; from any thread, the handler, or a signal's handler."""
@@ -168,7 +168,7 @@ class ReliableConsumer:
         with self._changed:
             self._work.release(partitions)
             self._changed.wait_for(
-                lambda: self._trouble is not None or not self._work.holds(partitions), self._revoke_seconds
+                lambda: self._failure is not None or not self._work.holds(partitions), self._revoke_seconds
             )
         self._commit(partitions)
         with self._changed:
@@ -197,7 +197,7 @@ class ReliableConsumer:
                     self._changed.notify_all()
         except BaseException as error:  # `run` raises it
             with self._changed:
-                self._trouble = error
+                self._failure = error
                 self._changed.notify_all()
 
     def _next(self) -> Step | None:
@@ -219,7 +219,7 @@ class ReliableConsumer:
             else:
                 self._write(DeadLetter(step.record, self._group, step.error, step.attempts))
         except Exception as error:
-            log.warning("%s: %s", self._group, told(step, error))
+            log.warning("%s: %s", self._group, failure_line(step, error))
             return error
         return None
 

@@ -67,7 +67,7 @@ class DeadLetter:
     @classmethod
     def parse(cls, letter: ConsumedRecord) -> DeadLetter:
         """Read a record of a dead-letter topic; raises `NotADeadLetter`."""
-        its_own, added = letter.headers[: -len(NAMES)], letter.headers[-len(NAMES) :]
+        headers, added = letter.headers[: -len(NAMES)], letter.headers[-len(NAMES) :]
         if tuple(name for name, _ in added) != NAMES:
             raise NotADeadLetter(f"its last headers are not {', '.join(NAMES)}")
         try:
@@ -75,7 +75,7 @@ class DeadLetter:
                 (value or b"").decode() for _, value in added
             )
             origin = TopicPartition(topic, int(partition))
-            record = ConsumedRecord(origin, int(offset), int(timestamp), letter.key, letter.value, its_own)
+            record = ConsumedRecord(origin, int(offset), int(timestamp), letter.key, letter.value, headers)
             return cls(record, group, error, int(attempts))
         except ValueError as reason:
             raise NotADeadLetter(f"its headers do not say where it came from: {reason}") from reason
@@ -97,10 +97,10 @@ class Replayed(NamedTuple):
 
 def replayed_headers(letter: ConsumedRecord, record: ConsumedRecord) -> Headers:
     """Make the headers of a replayed record: its own, and which dead letter it is. An earlier replay's is left out."""
-    its_own = record.headers
-    if its_own and its_own[-1][0] == REPLAYED:
-        its_own = its_own[:-1]
-    return *its_own, (REPLAYED, f"{letter.topic}/{letter.partition.partition}/{letter.offset}/{record.offset}".encode())
+    headers = record.headers
+    if headers and headers[-1][0] == REPLAYED:
+        headers = headers[:-1]
+    return *headers, (REPLAYED, f"{letter.topic}/{letter.partition.partition}/{letter.offset}/{record.offset}".encode())
 
 
 def replayed(record: ConsumedRecord) -> Replayed | None:

@@ -219,7 +219,7 @@ def described(error: BaseException) -> str:
     return (f"{name}: {text}" if text else name)[:ERROR_CHARACTERS_MAX]
 
 
-def told(step: Step, error: BaseException) -> str:
+def failure_line(step: Step, error: BaseException) -> str:
     """A step that failed as one line for a log."""
     what = f"attempt {step.attempt}" if isinstance(step, Attempt) else "dead letter"
     return f"{step.record.place}: {what}: {described(error)}"
