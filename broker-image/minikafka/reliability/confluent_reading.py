@@ -46,7 +46,7 @@ class PartitionReader:
         )
 
     def topics(self) -> dict[str, int]:
-        """All topics, and how many partitions each has; raises KafkaException."""
+        """Return all topics, and how many partitions each has; raises KafkaException."""
         described = self._consumer.list_topics(timeout=ANSWER_SECONDS_MAX).topics
         return {name: len(topic.partitions) for name, topic in described.items()}
 
@@ -56,7 +56,7 @@ class PartitionReader:
         return int(low), int(high)
 
     def records(self, partition: TopicPartition, start: int, end: int) -> Iterator[ConsumedRecord]:
-        """All records of these offsets, `end` not among them, that are still there; raises KafkaException."""
+        """Read all records of these offsets, `end` not among them, that are still there; raises KafkaException."""
         if start >= end:
             return
         self._consumer.assign([ClientPartition(*partition, start)])

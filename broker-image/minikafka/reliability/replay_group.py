@@ -55,12 +55,12 @@ class ReplayGroup:
         )
 
     def partitions(self, topic: str | None = None) -> list[TopicPartition]:
-        """Those of its topic, or of another; none where it does not exist."""
+        """Return the partitions of its topic, or of another; none where it does not exist."""
         name = topic or self.topic
         return [TopicPartition(name, number) for number in range(len(replicas(self._consumer, name)))]
 
     def span(self, reader: PartitionReader, partition: TopicPartition) -> LetterSpan:
-        """Where the dead letters of a partition are, and how far replays have come."""
+        """Find where the dead letters of a partition are, and how far replays have come."""
         low, high = reader.bounds(partition)
         (place,) = self._consumer.committed([ClientPartition(*partition)], timeout=ANSWER_SECONDS_MAX)
         # a place beyond the end is that of an older topic of this name

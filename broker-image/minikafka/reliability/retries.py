@@ -35,10 +35,10 @@ class RetryPolicy:
             )
 
     def after(self, failures: int) -> float:
-        """How many seconds to wait after so many failures of a record."""
+        """Return how many seconds to wait after so many failures of a record."""
         doublings = min(failures - 1, 60)  # beyond, floats overflow, and every maximum is long reached
         return min(self.backoff_seconds_max, self.backoff_seconds * 2.0**doublings)
 
     def exhausted(self, failures: int) -> bool:
-        """Whether a record that has failed so often is not tried again."""
+        """Tell whether a record that has failed so often is not tried again."""
         return self.attempts_max is not None and failures >= self.attempts_max

@@ -93,7 +93,7 @@ class Work:
     # -- what the group says -------------------------------------------------------------------------------------------
 
     def assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are ours from now on; what was held of them before is forgotten."""
+        """Take these partitions; what was held of them before is forgotten."""
         for partition in partitions:
             self._partitions[partition] = _Held()
 
@@ -104,12 +104,12 @@ class Work:
                 self._partitions[partition].released = True
 
     def revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are no longer ours: drop what is held of them, and what becomes of the record in hand."""
+        """Give these up: drop what is held of them, and what becomes of the record in hand."""
         for partition in partitions:
             self._partitions.pop(partition, None)
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are ours."""
+        """Return the partitions that are ours."""
         return frozenset(self._partitions)
 
     # -- what is to be done --------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class Work:
             held.records.append(record)
 
     def next(self, now: float) -> Step | None:
-        """What to do now, if anything. Its end is told by `succeeded` or `failed`."""
+        """Return what to do now, if anything. Its end comes by `succeeded` or `failed`."""
         for partition, held in self._partitions.items():
             if held.records and held.in_hand is None and not held.released and held.not_before <= now:
                 self._partitions[partition] = self._partitions.pop(partition)  # to the end: all get their turn
@@ -130,7 +130,7 @@ class Work:
         return None
 
     def wait_seconds(self, now: float) -> float | None:
-        """How long until a back-off ends; None while none runs."""
+        """Return how long until a back-off ends; None while none runs."""
         waits = [
             held.not_before - now
             for held in self._partitions.values()
@@ -139,13 +139,13 @@ class Work:
         return max(0.0, min(waits)) if waits else None
 
     def holds(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether a record of these is in hand."""
+        """Tell whether a record of these is in hand."""
         return any(held.in_hand is not None for p in partitions if (held := self._partitions.get(p)) is not None)
 
     # -- how it went ---------------------------------------------------------------------------------------------------
 
     def succeeded(self, step: Step) -> None:
-        """The record was processed, or its dead letter is acknowledged: it is done."""
+        """Take note that the record was processed, or its dead letter is acknowledged: it is done."""
         held = self._of(step)
         if held is None:
             return
@@ -154,7 +154,7 @@ class Work:
         held.failures, held.error, held.dead, held.unwritten, held.not_before = 0, "", False, 0, 0.0
 
     def failed(self, step: Step, error: BaseException, now: float) -> None:
-        """It was not; raises `DeadLetterNotWritten` when nothing more can be done about it."""
+        """Take note that it was not; raises `DeadLetterNotWritten` when nothing more can be done about it."""
         held = self._of(step)
         if held is None:
             return
@@ -192,7 +192,7 @@ class Work:
         }
 
     def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """The coordinator has taken these."""
+        """Take note that the coordinator has taken these."""
         for partition, offset in offsets.items():
             if partition in self._partitions:
                 self._partitions[partition].committed = offset
@@ -213,13 +213,13 @@ class Work:
 
 
 def described(error: BaseException) -> str:
-    """An error as one line that fits into a header."""
+    """Write an error as one line that fits into a header."""
     text = " ".join(str(error).split())
     name = type(error).__name__
     return (f"{name}: {text}" if text else name)[:ERROR_CHARACTERS_MAX]
 
 
 def failure_line(step: Step, error: BaseException) -> str:
-    """A step that failed as one line for a log."""
+    """Write a step that failed as one line for a log."""
     what = f"attempt {step.attempt}" if isinstance(step, Attempt) else "dead letter"
     return f"{step.record.place}: {what}: {described(error)}"
