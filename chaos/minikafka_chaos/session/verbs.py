@@ -5,19 +5,16 @@ All is taken from the methods of `ChaosSession`, so that HTTP, its OpenAPI docum
 
 from __future__ import annotations
 
-import base64
 import inspect
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from enum import Enum
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from minikafka_chaos.session.errors import VerbRefused
-from minikafka_chaos.session.session import ChaosSession, Observation
-from minikafka_chaos.verdict.verdict import Verdict
+from minikafka_chaos.session.results import plain
+from minikafka_chaos.session.session import ChaosSession
 
 VERBS = (
     "create_topic",
@@ -84,27 +81,3 @@ def call(session: ChaosSession, verb: str, given: Mapping[str, Any]) -> Any:
         elif parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
             spread.append(named.pop(name))
     return plain(getattr(session, verb)(*spread, **named))
-
-
-def plain(value: Any) -> Any:
-    """A result as JSON has it. Bytes are text where they are UTF-8, else `{"base64": ...}`."""
-    if isinstance(value, Verdict):
-        return value.as_json()
-    if isinstance(value, Observation):
-        return value.api
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"base64": base64.b64encode(value).decode()}
-    if isinstance(value, Enum):
-        return value.value
-    if hasattr(value, "_asdict"):
-        return {name: plain(each) for name, each in value._asdict().items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [plain(each) for each in value]
-    return value
