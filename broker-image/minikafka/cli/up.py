@@ -34,7 +34,9 @@ _BROKERS = 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "--data", metavar="DIR", help="where everything of the cluster lives; only with --while-stdin it may be left out"
+        "--data",
+        metavar="DIR",
+        help="where everything of the cluster lives; only with --while-stdin it may be left out",
     )
     parser.add_argument("--brokers", type=arguments.whole_number(1), metavar="N", help=f"default {_BROKERS}")
     parser.add_argument(
