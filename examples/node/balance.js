@@ -7,7 +7,8 @@ export class Balance {
     this.topic = topic;
     this.store = store;
     const kafka = new Kafka({ brokers: bootstrap.split(','), logLevel: logLevel.NOTHING });
-    this.consumer = kafka.consumer({ groupId: `balance-of-${topic}` });
+    // A rebalance and the end wait for the fetch that is under way: not for kafkajs's five seconds.
+    this.consumer = kafka.consumer({ groupId: `balance-of-${topic}`, maxWaitTimeInMs: 500 });
   }
 
   async start() {

@@ -8,13 +8,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from minikafka_chaos.session.errors import VerbRefused
 from minikafka_chaos.session.results import plain
-from minikafka_chaos.session.session import ChaosSession
+from minikafka_chaos.session.session import DIRECTIONS, WIPE_MODES, ChaosSession
 
 VERBS = (
     "create_topic",
@@ -41,6 +41,9 @@ VERBS = (
 )
 """Methods of `ChaosSession`, in the order in which they are told."""
 
+ALLOWED = {"mode": WIPE_MODES, "direction": DIRECTIONS}
+"""Fields whose values are some words, for the document; the verb itself says so to who sends another."""
+
 
 @cache
 def model(verb: str) -> type[BaseModel]:
@@ -50,6 +53,8 @@ def model(verb: str) -> type[BaseModel]:
     found: dict[str, Any] = {}
     for name, parameter in list(inspect.signature(method).parameters.items())[1:]:
         hint = hints[name]
+        if name in ALLOWED:
+            hint = Annotated[hint, Field(json_schema_extra={"enum": list(ALLOWED[name])})]
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             found[name] = (list[hint], [])  # type: ignore[valid-type]  # a hint that is looked up
         else:

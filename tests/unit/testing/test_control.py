@@ -123,6 +123,16 @@ def test_a_request_of_another_form_is_answered_in_json(
     connection.close()
 
 
+def test_words_that_are_allowed_are_described() -> None:
+    paths = document()["paths"]
+    for verb, field, words in (
+        ("power_loss", "mode", ["all", "torn", "garbage"]),
+        ("cut", "direction", ["both", "inbound", "outbound"]),
+    ):
+        schema = paths[f"/v1/{verb}"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        assert sorted(schema["properties"][field]["enum"]) == sorted(words)
+
+
 def test_what_records_and_groups_are_is_described() -> None:
     text, other = (ReadRecord(0, 1, None, value, (("h", None),), 5, None) for value in (b"a", b"\xff"))
     described = Draft202012Validator(result_schema("records"))
