@@ -6,7 +6,7 @@ All is taken from the methods of `ChaosSession`, so that HTTP, its OpenAPI docum
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any, get_type_hints
 
@@ -41,7 +41,7 @@ VERBS = (
 )
 """Methods of `ChaosSession`, in the order in which they are told."""
 
-ALLOWED = {"mode": WIPE_MODES, "direction": DIRECTIONS}
+ALLOWED: Mapping[str, Iterable[str]] = {"mode": WIPE_MODES, "direction": DIRECTIONS}
 """Fields whose values are some words, for the document; the verb itself says so to who sends another."""
 
 
