@@ -52,6 +52,7 @@ def _worst(chance: random.Random, replicas: int, brokers: int) -> PartitionState
     return PartitionState(assigned, isr, chance.choice(isr), leader_epoch, partition_epoch, elr, elr[:1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("partitions", "replicas", "brokers", "name_length"),
     [
@@ -78,6 +79,7 @@ def test_the_worst_failover_of_a_full_cluster_fits(
     assert size > 0.25 * WORST_CASE_BYTES_MAX, "or the estimate is too careful"
 
 
+@pytest.mark.slow
 class TestRefusal:
     TOPIC = TopicState("full", UUID(int=1), (PartitionState((1, 2, 3), (1, 2, 3), 1),) * 900, {})
 
