@@ -17,6 +17,7 @@ from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.api import load_handlers
 from minikafka.server.api.fetch import FOLLOWER_FETCH
+from minikafka.server.authorization.service import Authorization
 from minikafka.server.connection import ClientConnection
 from minikafka.server.connections import ConnectionRegistry
 from minikafka.server.context import BrokerContext
@@ -91,6 +92,7 @@ class Broker:
 
         # what is known of the cluster, and how others reach this broker
         self.metadata = MetadataCache(store, context.clock, config.inter_broker_listener)
+        self.authorization = Authorization(config, self.metadata, context.stats, context.events.emit, context.clock.now)
         connection = self.hooked_connection if hooked else self.client_connection
         self.listeners = Listeners(config, lambda name: connection(self, name))
         self.membership = Membership(

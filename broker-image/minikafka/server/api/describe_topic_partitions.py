@@ -6,18 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
+from minikafka.security.acls import Operation, ResourceType
 from minikafka.server.api import metadata
-from minikafka.server.api.spec import NO_ACLS, ApiSpec
+from minikafka.server.api.spec import ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, unset={"topics.topic_authorized_operations": NO_ACLS})
+SPEC = ApiSpec(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0)
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    names = sorted({t.name for t in request.topics}) or sorted(broker.metadata.image.topics)
+    names = sorted({t.name for t in request.topics}) or [
+        name
+        for name in sorted(broker.metadata.image.topics)
+        if broker.authorization.allows(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name)
+    ]
     cursor = request.cursor
     if cursor is not None and (
         not cursor.topic_name or cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names)
@@ -39,6 +44,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
         if left == 0:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": first}}
         described = metadata.describe(broker, ctx.listener, topic)
+        described["topic_authorized_operations"] = broker.authorization.operations(ctx, ResourceType.TOPIC, name)
         for row, state in zip(described["partitions"], topic.partitions, strict=True):
             row |= {"eligible_leader_replicas": state.elr, "last_known_elr": state.last_known_elr}
         described["partitions"] = described["partitions"][first : first + left]
