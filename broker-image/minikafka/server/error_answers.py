@@ -45,7 +45,7 @@ def joined(request: Any, version: int, code: ErrorCode) -> dict[str, Any]:
     return {"error_code": code, "member_id": request.member_id, **empty}
 
 
-def _identified(topic: Any) -> dict[str, Any]:
+def identified(topic: Any) -> dict[str, Any]:
     """The topic of an answer, as its request names it."""
     names = ("name", "topic_id")
     return {name: value for name in names if (value := getattr(topic, name, None)) is not None}
@@ -56,7 +56,7 @@ def by_partition(request: Any, version: int, code: ErrorCode) -> dict[str, Any]:
     return {
         "topics": [
             {
-                **_identified(topic),
+                **identified(topic),
                 "partitions": [
                     {"partition_index": each.partition_index, "error_code": code} for each in topic.partitions
                 ],
@@ -68,7 +68,7 @@ def by_partition(request: Any, version: int, code: ErrorCode) -> dict[str, Any]:
 
 def by_topic(request: Any, version: int, code: ErrorCode) -> dict[str, Any]:
     del version
-    topics = [{**_identified(topic), "error_code": code, "partitions": []} for topic in request.topics or ()]
+    topics = [{**identified(topic), "error_code": code, "partitions": []} for topic in request.topics or ()]
     return {"topics": topics, "brokers": []}
 
 

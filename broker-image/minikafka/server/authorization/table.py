@@ -26,7 +26,7 @@ from minikafka.server.authorization.rules import (
     Unscreened,
     Whole,
 )
-from minikafka.server.error_answers import by_partition, joined, told, whole
+from minikafka.server.error_answers import by_partition, identified, joined, told, whole
 from minikafka.server.metadata_cache import MetadataCache
 
 # -- what is needed ---------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def on_settings(operation: Operation, answered: str) -> Rows:
 def _partitions(row: Any, code: ErrorCode) -> Answer:
     """A topic, all of whose partitions are refused."""
     rows = [{"partition_index": part.partition_index, "error_code": code} for part in row.partitions]
-    return {"name": getattr(row, "name", None), "topic_id": getattr(row, "topic_id", None), "partitions": rows}
+    return {**identified(row), "partitions": rows}
 
 
 def _records(row: Any, code: ErrorCode) -> Answer:
