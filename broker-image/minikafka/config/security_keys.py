@@ -94,6 +94,7 @@ class Security:
     allow_everyone_if_no_acl_found = boolean(
         False,
         doc="Whether everybody may do everything with a resource that no ACL is about. Counts with an authorizer.",
+        note="of Kafka's authorizer",
     )
     super_users = text(
         "",
@@ -102,6 +103,7 @@ class Security:
         "when there are none and no authorizer, whoever has a certificate.",
         allowed="principals with ; between, as User:broker-1;User:broker-2",
         pattern=r"(User:[^;]+(;\s*User:[^;]+)*)?",
+        note="of Kafka's authorizer; Kafka leaves who is a broker to CLUSTER_ACTION",
     )
     sasl_server_max_receive_size = integer(
         524_288, 0, doc="Largest request in bytes of a client that has not logged in yet."
