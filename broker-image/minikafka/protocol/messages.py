@@ -128,7 +128,8 @@ def _encode(entity_type: Any, values: Mapping[str, Any]) -> bytes:
 def encode_entity(entity: Entity) -> bytes:
     """Encode a body that was decoded, or changed since."""
     buffer = io.BytesIO()
-    _writer(type(entity))(buffer, entity)
+    entity_type: Any = type(entity)
+    _writer(entity_type)(buffer, entity)
     return buffer.getvalue()
 
 

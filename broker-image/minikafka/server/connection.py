@@ -369,9 +369,9 @@ class ClientConnection(FrameProtocol):
         if self.broker.authorization.enabled and not ctx.inter_broker:
             values = await self._answer_allowed(spec, handle, ctx, messages.decode_request(key, version, body))
         else:
-            answer = await self._forwarded(spec, version, body)
-            if answer is not None:
-                return wire.response_frame(header.correlation_id, answer, flexible)
+            forwarded = await self._forwarded(spec, version, body)
+            if forwarded is not None:
+                return wire.response_frame(header.correlation_id, forwarded, flexible)
             values = await handle(self.broker, ctx, messages.decode_request(key, version, body))
         self.count_errors(key, error_codes(values))
         answer = messages.encode_response(key, version, values)
