@@ -76,11 +76,13 @@ def offsets(request: Any, version: int, code: ErrorCode) -> dict[str, Any]:
     if version >= 8:
         groups = [{"group_id": each.group_id, "error_code": code, "topics": []} for each in request.groups]
         return {"groups": groups}
-    rows = [
+    if version >= 2:
+        return {"error_code": code, "topics": []}
+    rows = [  # where there is no place for an error of the group
         {"name": topic.name, "partitions": [committed_nothing(n, code) for n in topic.partition_indexes]}
         for topic in request.topics or ()
     ]
-    return {"error_code": code, "topics": rows}
+    return {"topics": rows}
 
 
 def committed_nothing(index: int, code: ErrorCode) -> dict[str, Any]:

@@ -243,6 +243,9 @@ def test_offsets_of_hidden_topics_are_not_told(version: int) -> None:
     assert [(row["name"], next(error_codes(row), 0)) for row in answer["topics"]] == [
         (TOPIC, 0), (SECRET, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     ]  # fmt: skip
+    nothing: dict[str, Any] = {"error_code": 0, "topics": []}
+    served = nothing if version < 8 else {"groups": [{"group_id": GROUP, **nothing}]}
+    assert messages.encode_response(ApiKey.OFFSET_FETCH, version, found.finish(served)), "in the words of the version"
     every = {"group_id": GROUP, "topics": None}
     found = screened(told, ApiKey.OFFSET_FETCH, version, asked(ApiKey.OFFSET_FETCH, version, _groups(version, every)))
     answer = _group_of(

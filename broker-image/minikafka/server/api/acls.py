@@ -1,11 +1,9 @@
-"""DescribeAcls, CreateAcls and DeleteAcls, 1 to 3: what ``kafka-acls`` asks for. Without an authorizer: SECURITY_DISABLED.
-
-A request with a number that stands for nothing is refused as a whole: INVALID_REQUEST. (Kafka closes the connection.)
-"""
+"""DescribeAcls, CreateAcls and DeleteAcls, 1 to 3: what ``kafka-acls`` asks for. Without an authorizer: SECURITY_DISABLED."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikafka.controller.acls import known
 from minikafka.protocol.api_keys import ApiKey
@@ -26,6 +24,8 @@ from minikafka.server.error_answers import MESSAGES
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
+
+Read = TypeVar("Read", Acl, AclFilter)
 
 DESCRIBE = ApiSpec(ApiKey.DESCRIBE_ACLS, 1, 3)
 CREATE = ApiSpec(ApiKey.CREATE_ACLS, 1, 3, controller_only=True)
@@ -98,35 +98,48 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 async def create(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
-    results: list[KafkaError | None]
+    read = [_read(_acl, row) for row in request.creations]
+    acls = [each for each in read if isinstance(each, Acl)]
+    made: Iterable[KafkaError | None]
     try:
         _require_authorizer(broker)
-        acls = [_acl(row) for row in request.creations]
-        results = await broker.topics.require_controller().submit(lambda c: c.acls.create(acls))
+        made = await broker.topics.require_controller().submit(lambda c: c.acls.create(acls))
     except KafkaError as refused:
-        results = [refused for _ in request.creations]
+        made = [refused for _ in acls]
     await broker.metadata.caught_up()
-    return {"results": [_told(result) for result in results]}
+    results = iter(made)
+    return {"results": [_told(each if isinstance(each, KafkaError) else next(results)) for each in read]}
+
+
+def _read(kind: Callable[[Any], Read], row: Any) -> Read | KafkaError:
+    """What a row says, or why it says nothing: each is refused by itself."""
+    try:
+        return kind(row)
+    except KafkaError as problem:
+        return problem
 
 
 async def delete(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
+    read = [_read(_filter, row) for row in request.filters]
+    filters = [each for each in read if isinstance(each, AclFilter)]
     try:
         _require_authorizer(broker)
-        filters = [_filter(row) for row in request.filters]
-        chosen = await broker.topics.require_controller().submit(lambda c: c.acls.delete(filters))
+        chosen = iter(await broker.topics.require_controller().submit(lambda c: c.acls.delete(filters)))
     except KafkaError as refused:
-        return {"filter_results": [{**_told(refused), "matching_acls": []} for _ in request.filters]}
+        return {"filter_results": [{**_told(refused), "matching_acls": []} for _ in read]}
     await broker.metadata.caught_up()
     return {
         "filter_results": [
-            {
-                **_told(None),
-                "matching_acls": [{**_told(None), **_pattern(acl.pattern), **_entry(acl.entry)} for acl in acls],
-            }
-            for acls in chosen
+            {**_told(each), "matching_acls": []} if isinstance(each, KafkaError) else _deleted(next(chosen))
+            for each in read
         ]
     }
+
+
+def _deleted(acls: list[Acl]) -> dict[str, Any]:
+    rows = [{**_told(None), **_pattern(acl.pattern), **_entry(acl.entry)} for acl in acls]
+    return {**_told(None), "matching_acls": rows}
 
 
 SPECS = ((DESCRIBE, describe), (CREATE, create), (DELETE, delete))

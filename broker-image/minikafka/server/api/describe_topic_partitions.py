@@ -38,13 +38,15 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
         if cursor is not None and name == cursor.topic_name:
             first = cursor.partition_index
         topic = broker.metadata.image.topics.get(name)
+        operations = broker.authorization.operations(ctx, ResourceType.TOPIC, name)
         if topic is None:
-            topics.append({"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "name": name, "partitions": []})
+            unknown = {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "name": name, "partitions": []}
+            topics.append({**unknown, "topic_authorized_operations": operations})
             continue
         if left == 0:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": first}}
         described = metadata.describe(broker, ctx.listener, topic)
-        described["topic_authorized_operations"] = broker.authorization.operations(ctx, ResourceType.TOPIC, name)
+        described["topic_authorized_operations"] = operations
         for row, state in zip(described["partitions"], topic.partitions, strict=True):
             row |= {"eligible_leader_replicas": state.elr, "last_known_elr": state.last_known_elr}
         described["partitions"] = described["partitions"][first : first + left]

@@ -145,7 +145,7 @@ class Rows:
         instead: what is as good for all rows at once.
     """
 
-    choose: Callable[[Any, MetadataCache], Chosen | None]
+    choose: Callable[[Any, Access], Chosen | None]
     asked: str
     answered: str
     refusal: Callable[[Any, ErrorCode], Answer]
@@ -157,7 +157,7 @@ class Rows:
             return Screened(request)
         left, refused = [], []
         for row in getattr(request, self.asked, None) or ():
-            chosen = self.choose(row, access.metadata)
+            chosen = self.choose(row, access)
             if chosen is None or access.may(*chosen):
                 left.append(row)
             else:

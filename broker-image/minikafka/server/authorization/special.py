@@ -9,11 +9,10 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.replication.replicas import INTERNAL_TOPICS
 from minikafka.security.acls import Operation, ResourceType
 from minikafka.server.authorization.rules import Access, Answer, Need, Screened
-from minikafka.server.error_answers import committed_nothing, coordinators, offsets
+from minikafka.server.error_answers import committed_nothing, coordinators, identified, offsets
 
 READ = Need(Operation.READ, ResourceType.TOPIC)
 WRITE = Need(Operation.WRITE, ResourceType.TOPIC)
-DELETE = Need(Operation.DELETE, ResourceType.TOPIC)
 DESCRIBE = Need(Operation.DESCRIBE, ResourceType.TOPIC)
 DESCRIBE_SETTINGS = Need(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
 DESCRIBE_GROUP = Need(Operation.DESCRIBE, ResourceType.GROUP)
@@ -109,7 +108,7 @@ def _without_hidden(access: Access, group: Any) -> tuple[Any, list[Answer]]:
         else:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             rows = [committed_nothing(index, code) for index in row.partition_indexes]
-            hidden.append({"name": name, "topic_id": topic_id, "partitions": rows})
+            hidden.append({**identified(row), "partitions": rows})
     return replace(group, topics=tuple(left)), hidden
 
 

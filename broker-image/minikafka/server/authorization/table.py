@@ -6,6 +6,7 @@ An API that has no row here is refused to everybody where there is an authorizer
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -15,6 +16,7 @@ from minikafka.security.acls import CLUSTER_NAME, Operation, ResourceType
 from minikafka.server.api.configs import ResourceType as ConfigResourceType
 from minikafka.server.authorization import special
 from minikafka.server.authorization.rules import (
+    Access,
     Answer,
     Both,
     Chosen,
@@ -27,7 +29,6 @@ from minikafka.server.authorization.rules import (
     Whole,
 )
 from minikafka.server.error_answers import by_partition, identified, joined, told, whole
-from minikafka.server.metadata_cache import MetadataCache
 
 # -- what is needed ---------------------------------------------------------------------------------------------------------
 
@@ -42,10 +43,10 @@ def on_group(operation: Operation, refusal: Callable[[Any, int, ErrorCode], Answ
     return Whole(Need(operation, ResourceType.GROUP), refusal, attrgetter("group_id"))
 
 
-def topic_of(row: Any, metadata: MetadataCache) -> str | None:
+def topic_of(row: Any, access: Access) -> str | None:
     """The name of the topic of a row; None: there is no topic with its id."""
     name = row if isinstance(row, str) else getattr(row, "name", None)
-    return name if name is not None else metadata.name_of(getattr(row, "topic_id", None))
+    return name if name is not None else access.metadata.name_of(getattr(row, "topic_id", None))
 
 
 def on_topics(
@@ -53,14 +54,14 @@ def on_topics(
     refusal: Callable[[Any, ErrorCode], Answer],
     asked: str = "topics",
     answered: str = "topics",
-    name: Callable[[Any, MetadataCache], str | None] = topic_of,
+    name: Callable[[Any, Access], str | None] = topic_of,
     instead: Need | None = None,
 ) -> Rows:
     """Each row needs an operation on its topic."""
     need = Need(operation, ResourceType.TOPIC)
 
-    def choose(row: Any, metadata: MetadataCache) -> Chosen | None:
-        topic = name(row, metadata)
+    def choose(row: Any, access: Access) -> Chosen | None:
+        topic = name(row, access)
         return None if topic is None else (need, topic)
 
     return Rows(choose, asked, answered, refusal, (need,) if instead is None else (instead, need), instead)
@@ -87,8 +88,8 @@ def on_settings(operation: Operation, answered: str) -> Rows:
         )
     }
 
-    def choose(row: Any, metadata: MetadataCache) -> Chosen | None:
-        del metadata
+    def choose(row: Any, access: Access) -> Chosen | None:
+        del access
         need = needs.get(row.resource_type)
         if need is None:
             return None
@@ -176,6 +177,19 @@ _CREATE_TOPICS = Need(_O.CREATE, ResourceType.CLUSTER, "or", refuses=False)
 _DELETE_TOPICS = Need(_O.DELETE, ResourceType.CLUSTER, "or", refuses=False)
 _REPLICAS = Need(_O.CLUSTER_ACTION, ResourceType.CLUSTER, "or", refuses=False)
 
+
+def deleted(asked: str) -> Rows:
+    """Who may describe a topic that is not there is told that it is not."""
+
+    def existing(row: Any, access: Access) -> str | None:
+        name = topic_of(row, access)
+        gone = name is not None and access.metadata.id_of(name) is None and access.could(special.DESCRIBE, name)
+        return None if gone else name
+
+    rule = on_topics(_O.DELETE, _deleted, asked, "responses", existing, _DELETE_TOPICS)
+    return replace(rule, needs=(*rule.needs, Need(_O.DESCRIBE, ResourceType.TOPIC, "if there is none", refuses=False)))
+
+
 _SERVED: dict[ApiKey, Rule] = {
     ApiKey.PRODUCE: Unscreened((special.WRITE,)),
     ApiKey.FETCH: Unscreened((_REPLICAS, special.READ)),
@@ -196,12 +210,7 @@ _SERVED: dict[ApiKey, Rule] = {
         on_topics(_O.CREATE, lambda row, code: {"name": row.name, **told(code)}, instead=_CREATE_TOPICS),
         Special((special.DESCRIBE_SETTINGS,), special.created_settings),
     ),
-    ApiKey.DELETE_TOPICS: Both(
-        on_topics(_O.DELETE, _deleted, answered="responses", instead=_DELETE_TOPICS),
-        Rows(
-            lambda row, _: (special.DELETE, row), "topic_names", "responses", _deleted, (), _DELETE_TOPICS
-        ),  # of earlier versions
-    ),
+    ApiKey.DELETE_TOPICS: Both(deleted("topics"), deleted("topic_names")),  # the second: of earlier versions
     ApiKey.DELETE_RECORDS: on_topics(_O.DELETE, _records),
     ApiKey.INIT_PRODUCER_ID: Special(special.PRODUCER_NEEDS, special.init_producer_id),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: on_topics(
@@ -250,7 +259,7 @@ NOTES: Mapping[ApiKey, str] = {
     ApiKey.OFFSET_FETCH: "topics that may not be described are left out of a list of all",
     ApiKey.LIST_GROUPS: "other groups are left out",
     ApiKey.CREATE_TOPICS: "DESCRIBE_CONFIGS: to be told partitions, factor and settings",
-    ApiKey.DELETE_TOPICS: "Kafka tells who may describe a topic, and not delete it, whether it exists",
+    ApiKey.DELETE_TOPICS: "DESCRIBE: to be told that there is no such topic",
     ApiKey.INIT_PRODUCER_ID: "WRITE on any topic will do; on TRANSACTIONAL_ID with a transactional id",
     ApiKey.DESCRIBE_CLUSTER: "DESCRIBE on CLUSTER, to be told one's operations",
     ApiKey.LIST_TRANSACTIONS: "Kafka: DESCRIBE on TRANSACTIONAL_ID, of which there are none",
