@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from minikafka.security.authorizer import KAFKAS_NAME, SUPPORTED, bits
 from minikafka.security.sasl_client import Login
 from minikafka.server.authorization.service import TELL_SECONDS, TOLD_MAX, Authorization
 from minikafka.server.broker import Broker
+from minikafka.server.membership import NOT_A_BROKER
 
 from tests.interop.raw_client import record_batch
 from tests.unit.server.in_process import Cluster, context, running
@@ -319,7 +321,20 @@ async def test_who_comes_to_the_brokers_listener_needs_cluster_action(tmp_path: 
         replica = await fetched(anonymous, "orders", replica_id=2)
         assert replica["orders"] != ErrorCode.TOPIC_AUTHORIZATION_FAILED
         anonymous.close()
-    assert ("User:ANONYMOUS", "CLUSTER_ACTION", f"CLUSTER:{CLUSTER_NAME}", "BrokerHeartbeat") in denials(cluster)
+
+
+async def test_a_broker_joins_as_soon_as_it_may(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Until then it asks again, and both sides say why not."""
+    async with secured(tmp_path, **{"super.users": "User:admin"}) as cluster:
+        joining = asyncio.create_task(cluster.start(2))
+        await until(lambda: NOT_A_BROKER in capsys.readouterr().err)
+        assert not joining.done()
+        async with client_of(cluster.brokers[1], "admin") as admin:
+            acts = creation(Operation.CLUSTER_ACTION, CLUSTER_NAME, "ANONYMOUS", ResourceType.CLUSTER)
+            assert await made(admin, acts) == [0]
+        await joining
+        refused = ("User:ANONYMOUS", "CLUSTER_ACTION", f"CLUSTER:{CLUSTER_NAME}", "BrokerRegistration")
+        assert refused in denials(cluster)
 
 
 async def test_groups_need_acls(tmp_path: Path) -> None:
