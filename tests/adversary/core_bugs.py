@@ -73,7 +73,7 @@ CORE = (
         "_run([self._prepare_log_starts(directory)]", "(lambda *_: None)([self._prepare_log_starts(directory)]",
         (f"{LOG}/test_log_start_durability.py", f"{LOG}/test_checkpoints.py")),
     Bug("m19", "out of range: go on at the leader's end", "KAFKA-7414", "replication/follower.py",
-        "self.begin_at(earliest, \"leader's log starts later\")", "self.begin_at(latest, \"leader's log starts later\")",
+        "self.begin_at(earliest, LEADER_STARTS_LATER", "self.begin_at(latest, LEADER_STARTS_LATER",
         (f"{REPLICATION}/test_follower.py",)),
     Bug("m20", "joins the ISR one below the high watermark", "R9", "replication/leader.py",
         "        if remote.leo < self.partition.high_watermark or",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from minikafka.metadata.image import PartitionState
 from minikafka.protocol.errors import ErrorCode
+from minikafka.telemetry.truncations import DIVERGED, HIGH_WATERMARK, LEADER_ENDS_BEFORE, LEADER_STARTS_LATER
 
 if TYPE_CHECKING:
     from minikafka.replication.partition import Partition
@@ -64,7 +65,7 @@ class FollowerState:
         """Before KIP-101 a follower cut its log at its own high watermark here; with epochs it only does so without any."""
         partition = self.partition
         if self.truncates_to_high_watermark():
-            self.cut(partition.high_watermark, "high watermark on becoming a follower")
+            self.cut(partition.high_watermark, HIGH_WATERMARK.words)
 
     def truncates_to_high_watermark(self) -> bool:
         """The mode of the stories, or a log that has no epoch at all to ask about."""
@@ -203,7 +204,7 @@ class FollowerState:
         """
         del high_watermark
         truncation = self.truncation_point(*diverging)
-        reason = f"log diverges from leader {self.leader_id} after epoch {diverging[0]}"
+        reason = DIVERGED.words.format(leader=self.leader_id, epoch=diverging[0])
         self.cut(truncation.offset, reason, log_start_offset)
         if log_start_offset >= self.partition.log.log_end_offset:
             self._drop_what_may_be_anothers()
@@ -232,10 +233,10 @@ class FollowerState:
             return FetchOutcome.STALE
         log = self.partition.log
         if latest < log.log_end_offset:
-            self.cut(latest, f"leader {self.leader_id} ends before this log", earliest)
+            self.cut(latest, LEADER_ENDS_BEFORE.words.format(leader=self.leader_id), earliest)
             return FetchOutcome.TRUNCATED
         if earliest > log.log_end_offset:
-            self.begin_at(earliest, "leader's log starts later")
+            self.begin_at(earliest, LEADER_STARTS_LATER.words)
             return FetchOutcome.TRUNCATED
         if earliest > log.log_start_offset:
             log.increment_log_start_offset(earliest)

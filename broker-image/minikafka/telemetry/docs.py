@@ -27,6 +27,7 @@ from minikafka.telemetry.metrics import (
     TOPIC_METRICS,
 )
 from minikafka.telemetry.stats import DURATION_BOUNDS
+from minikafka.telemetry.truncations import REASONS
 
 _TYPES = {
     "int": "integer",
@@ -112,7 +113,8 @@ def events_page() -> str:
         "",
         "```json",
         '{"time": 1760000000.123456, "broker": 1, "event": "log_truncated", "topic": "bank", "partition": 0,',
-        ' "fields": {"from_offset": 42, "to_offset": 40, "records": 2, "reason": "diverged", "leader_epoch": 7}}',
+        ' "fields": {"from_offset": 42, "to_offset": 40, "records": 2, "leader_epoch": 7,',
+        '            "reason": "log diverges from leader 2 after epoch 6"}}',
         "```",
         "",
         "`time` is unix time in seconds. `topic` and `partition` are null where an event has none. `fields` holds",
@@ -127,7 +129,18 @@ def events_page() -> str:
     lines += ["", "## Fields", "", "| field | type | meaning |", "|---|---|---|"]
     for name, field in sorted(FIELDS.items()):
         lines.append(f"| `{name}` | {_TYPES[field.type]} | {field.doc} |")
-    lines.append("")
+    lines += [
+        "",
+        "## Why a log was truncated",
+        "",
+        "`reason` of `log_truncated` and `log_restarted`, with a value in place of what stands in braces. The table",
+        "*Truncations* of [a report](../guide/report.md) tells for each how many acknowledged records were among them.",
+        "",
+        "| reason | what happened | acknowledged records may be among them |",
+        "|---|---|---|",
+        *(f"| {reason.words} | {reason.meaning} | {reason.acknowledged} |" for reason in REASONS),
+        "",
+    ]
     return "\n".join(lines)
 
 

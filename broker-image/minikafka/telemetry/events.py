@@ -63,7 +63,7 @@ FIELDS: Mapping[str, Field] = {
     "previous": Field("str", "the value before; null: there was none"),
     "place": Field("str", "MODULE:LINE in the source"),
     "previous_leader": Field("int", "broker that led before; -1: none"),
-    "reason": Field("str", "why, in one or a few words"),
+    "reason": Field("str", "why, in a few words; those of truncations are [below](#why-a-log-was-truncated)"),
     "records": Field("int", "records concerned"),
     "recovery_point": Field("int", "offset up to which the log was known to be flushed"),
     "removed": Field("ints", "brokers that left the ISR"),
@@ -189,10 +189,14 @@ EVENTS: Mapping[str, EventDeclaration] = {
     ),
     # the log
     "log_truncated": EventDeclaration(
-        "Records were cut off the end.", ("from_offset", "to_offset", "records", "reason", "leader_epoch"), True
+        "A follower removed records from the end of its log, since its leader does not have them.",
+        ("from_offset", "to_offset", "records", "reason", "leader_epoch"),
+        True,
     ),
     "log_restarted": EventDeclaration(
-        "Everything was dropped; the log goes on at the leader's start.", ("from_offset", "to_offset", "reason"), True
+        "A follower removed all records; its log goes on at the leader's start.",
+        ("from_offset", "to_offset", "reason"),
+        True,
     ),
     "log_recovered": EventDeclaration(
         "A log was opened. clean=false: what is above the recovery point was checked batch by batch.",
