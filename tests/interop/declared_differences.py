@@ -26,7 +26,6 @@ DECLARED = (
     Declared(
         "DescribeConfigs tells no message with success", "^DescribeConfigs", "error_message$", "no text", "a text"
     ),
-    Declared("no ACLs: authorized operations are not reported", "", "authorized_operations$"),
     Declared("versions that MiniKafka does not have, and features that it does not report", "^ApiVersions", ""),
     Declared("no transactions", "^FindCoordinator of kind 1", r"(error_code|node_id|error_message)$"),
     Declared(
