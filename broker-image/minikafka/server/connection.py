@@ -26,7 +26,7 @@ from minikafka.security.tls_stream import tls_reason
 from minikafka.server.api import Handler, api_versions, fetch, produce
 from minikafka.server.api.spec import ApiSpec
 from minikafka.server.authentication import Door
-from minikafka.server.authorization.rules import Access
+from minikafka.server.authorization.rules import ClientAccess
 from minikafka.server.authorization.table import RULES
 from minikafka.server.framing import FrameProtocol
 
@@ -384,7 +384,7 @@ class ClientConnection(FrameProtocol):
         rule = RULES.get(spec.key)
         if rule is None:
             raise MalformedRequest(f"nobody has declared what {spec.name} needs, so nobody may ask it")
-        access = Access(self.broker.authorization, self.broker.metadata, ctx, spec.key, ctx.api_version)
+        access = ClientAccess(self.broker.authorization, self.broker.metadata, ctx, spec.key, ctx.api_version)
         screened = rule.screen(access, request)
         if screened.request is None:
             return screened.finish({})

@@ -12,7 +12,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.security.acls import CLUSTER_NAME, Operation, ResourceType
 from minikafka.server.api import load_handlers
-from minikafka.server.authorization.rules import FAILED, Access, Screened, Unscreened
+from minikafka.server.authorization.rules import FAILED, ClientAccess, Screened, Unscreened
 from minikafka.server.authorization.table import RULES
 from minikafka.server.connection import error_codes
 
@@ -61,7 +61,7 @@ class Image:
 def screened(told: Told, key: ApiKey, version: int, request: Any) -> Screened:
     client: Any = None
     authorization, metadata = told, Image()
-    return RULES[key].screen(Access(authorization, metadata, client, key, version), request)  # type: ignore[arg-type]
+    return RULES[key].screen(ClientAccess(authorization, metadata, client, key, version), request)  # type: ignore[arg-type]
 
 
 def asked(key: ApiKey, version: int, values: Mapping[str, Any]) -> Any:

@@ -6,7 +6,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.security.acls import ALLOWING, Operation, ResourceType
 from minikafka.security.authorizer import SUPPORTED
 from minikafka.server.api import load_handlers
-from minikafka.server.authorization.rules import Rule
+from minikafka.server.authorization.rules import ApiRule
 from minikafka.server.authorization.table import NOTES, RULES
 
 _INTRODUCTION = """\
@@ -51,7 +51,7 @@ def authorization_page() -> str:
     return _INTRODUCTION + rows + _OPERATIONS + operations + _IMPLIED.format(implied=implied)
 
 
-def _row(key: ApiKey, rule: Rule) -> str:
+def _row(key: ApiKey, rule: ApiRule) -> str:
     needs = dict.fromkeys(rule.needs)
     lines = [f"{need.operation.name} on {need.kind.name} {need.note}".strip() for need in needs]
     errors = dict.fromkeys(need.error.name for need in needs if need.refuses)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.security.acls import CLUSTER_NAME, Operation, ResourceType
-from minikafka.server.authorization.service import Authorization, Client
+from minikafka.server.authorization.service import Authorization, Caller
 from minikafka.server.metadata_cache import MetadataCache
 
 Answer = dict[str, Any]
@@ -41,11 +41,11 @@ class Need(NamedTuple):
         return FAILED[self.kind]
 
 
-class Access:
+class ClientAccess:
     """One request's client, and what it may do."""
 
     def __init__(
-        self, authorization: Authorization, metadata: MetadataCache, client: Client, key: ApiKey, version: int
+        self, authorization: Authorization, metadata: MetadataCache, client: Caller, key: ApiKey, version: int
     ) -> None:
         self._authorization = authorization
         self._client = client
@@ -85,7 +85,7 @@ class Screened(NamedTuple):
     finish: Callable[[Answer], Answer] = _as_it_is
 
 
-class Rule(Protocol):
+class ApiRule(Protocol):
     """Of one API."""
 
     @property
@@ -93,7 +93,7 @@ class Rule(Protocol):
         """What the documentation tells."""
         ...
 
-    def screen(self, access: Access, request: Any) -> Screened:
+    def screen(self, access: ClientAccess, request: Any) -> Screened:
         """Take out of a request what may not be asked."""
         ...
 
@@ -104,7 +104,7 @@ class Unscreened:
 
     needs: tuple[Need, ...] = ()
 
-    def screen(self, access: Access, request: Any) -> Screened:
+    def screen(self, access: ClientAccess, request: Any) -> Screened:
         del access
         return Screened(request)
 
@@ -121,7 +121,7 @@ class Whole:
     def needs(self) -> Sequence[Need]:
         return (self.need,)
 
-    def screen(self, access: Access, request: Any) -> Screened:
+    def screen(self, access: ClientAccess, request: Any) -> Screened:
         if access.may(self.need, self.name(request)):
             return Screened(request)
         refused = self.refusal(request, access.version, self.need.error)
@@ -145,14 +145,14 @@ class Rows:
         instead: what is as good for all rows at once.
     """
 
-    choose: Callable[[Any, Access], Chosen | None]
+    choose: Callable[[Any, ClientAccess], Chosen | None]
     asked: str
     answered: str
     refusal: Callable[[Any, ErrorCode], Answer]
     needs: tuple[Need, ...]
     instead: Need | None = None
 
-    def screen(self, access: Access, request: Any) -> Screened:
+    def screen(self, access: ClientAccess, request: Any) -> Screened:
         if self.instead is not None and access.could(self.instead):
             return Screened(request)
         left, refused = [], []
@@ -172,14 +172,14 @@ class Rows:
 class Both:
     """One rule, and another for what is left."""
 
-    first: Rule
-    second: Rule
+    first: ApiRule
+    second: ApiRule
 
     @property
     def needs(self) -> Sequence[Need]:
         return (*self.first.needs, *self.second.needs)
 
-    def screen(self, access: Access, request: Any) -> Screened:
+    def screen(self, access: ClientAccess, request: Any) -> Screened:
         outer = self.first.screen(access, request)
         if outer.request is None:
             return outer
@@ -192,10 +192,10 @@ class Special:
     """What no other rule fits."""
 
     needs: tuple[Need, ...]
-    screens: Callable[[Access, Any], Screened]
+    screens: Callable[[ClientAccess, Any], Screened]
 
-    def screen(self, access: Access, request: Any) -> Screened:
+    def screen(self, access: ClientAccess, request: Any) -> Screened:
         return self.screens(access, request)
 
 
-Rules = Mapping[ApiKey, Rule]
+Rules = Mapping[ApiKey, ApiRule]

@@ -18,7 +18,7 @@ TOLD_MAX = 100
 """Denials that are told in :data:`TELL_SECONDS`: who is refused asks again, and must not fill the disk. All are counted."""
 
 
-class Client(Protocol):
+class Caller(Protocol):
     """Who asks."""
 
     @property
@@ -65,36 +65,36 @@ class Authorization:
         """Whether asking for a topic that is not there makes it."""
         return self._config.auto_create_topics_enable
 
-    def allows(self, client: Client, operation: Operation, kind: ResourceType, name: str) -> bool:
+    def allows(self, client: Caller, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Whether a client may do something; nobody is told when not."""
         return not self.enabled or self._authorizer.allows(
             self._metadata.image.acls, client.principal, address(client.client_host), operation, kind, name
         )
 
-    def allows_any(self, client: Client, operation: Operation, kind: ResourceType) -> bool:
+    def allows_any(self, client: Caller, operation: Operation, kind: ResourceType) -> bool:
         """Whether there is a resource of this type with which a client may do it."""
         return not self.enabled or self._authorizer.allows_any(
             self._metadata.image.acls, client.principal, address(client.client_host), operation, kind
         )
 
-    def is_broker(self, client: Client) -> bool:
+    def is_broker(self, client: Caller) -> bool:
         """Whether who came to the inter-broker listener is a broker: one of those that are set, or by an ACL."""
         brokers = self._config.security(client.listener).brokers
         if brokers is not None and client.principal in brokers:
             return True
         return self.allows(client, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
 
-    def operations(self, client: Client, kind: ResourceType, name: str) -> int:
+    def operations(self, client: Caller, kind: ResourceType, name: str) -> int:
         """What a client may do with a resource, as answers tell it; everything without an authorizer."""
         return bits({operation for operation in SUPPORTED[kind] if self.allows(client, operation, kind, name)})
 
-    def cluster_operations(self, client: Client) -> int:
+    def cluster_operations(self, client: Caller) -> int:
         """What a client may do with the cluster: nothing, to whom may not even have it described."""
         if not self.allows(client, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
             return 0
         return self.operations(client, ResourceType.CLUSTER, CLUSTER_NAME)
 
-    def denied(self, client: Client, api_key: int, operation: Operation, kind: ResourceType, name: str) -> None:
+    def denied(self, client: Caller, api_key: int, operation: Operation, kind: ResourceType, name: str) -> None:
         """Count a refusal, and tell of it."""
         self._stats.authorizations_denied += 1
         now = self._now()

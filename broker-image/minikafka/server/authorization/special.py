@@ -8,7 +8,7 @@ from typing import Any
 from minikafka.protocol.errors import ErrorCode
 from minikafka.replication.replicas import INTERNAL_TOPICS
 from minikafka.security.acls import Operation, ResourceType
-from minikafka.server.authorization.rules import Access, Answer, Need, Screened
+from minikafka.server.authorization.rules import Answer, ClientAccess, Need, Screened
 from minikafka.server.error_answers import committed_nothing, coordinators, identified, offsets
 
 READ = Need(Operation.READ, ResourceType.TOPIC)
@@ -25,7 +25,7 @@ METADATA_NEEDS = (DESCRIBE, _CREATE_ANY, CREATE)
 NULLABLE_NAME = 10
 
 
-def metadata(access: Access, request: Any) -> Screened:
+def metadata(access: ClientAccess, request: Any) -> Screened:
     """Whether a topic exists is told only to who may describe it: all others are answered alike.
 
     Who may describe one that is not there, and not make it, is refused where it would be made.
@@ -52,7 +52,7 @@ def metadata(access: Access, request: Any) -> Screened:
     return Screened(rest, lambda answer: {**answer, "topics": [*answer["topics"], *refused.values()]})
 
 
-def _is_told(access: Access, name: str, creates: bool) -> bool:
+def _is_told(access: ClientAccess, name: str, creates: bool) -> bool:
     if not access.may(DESCRIBE, name):
         return False
     if not creates or access.metadata.id_of(name) is not None or name in INTERNAL_TOPICS:
@@ -60,7 +60,7 @@ def _is_told(access: Access, name: str, creates: bool) -> bool:
     return access.could(_CREATE_ANY) or access.may(CREATE, name)
 
 
-def _describable(access: Access, topics: Any) -> list[Answer]:
+def _describable(access: ClientAccess, topics: Any) -> list[Answer]:
     return [topic for topic in topics if access.could(DESCRIBE, topic["name"])]
 
 
@@ -69,7 +69,7 @@ def _describable(access: Access, topics: Any) -> list[Answer]:
 MANY_GROUPS = 8
 
 
-def offset_fetch(access: Access, request: Any) -> Screened:
+def offset_fetch(access: ClientAccess, request: Any) -> Screened:
     """The group, and each topic."""
     if access.version < MANY_GROUPS:
         if not access.may(DESCRIBE_GROUP, request.group_id):
@@ -95,7 +95,7 @@ def offset_fetch(access: Access, request: Any) -> Screened:
     return Screened(replace(request, groups=tuple(left)) if left else None, finish)
 
 
-def _without_hidden(access: Access, group: Any) -> tuple[Any, list[Answer]]:
+def _without_hidden(access: ClientAccess, group: Any) -> tuple[Any, list[Answer]]:
     """A group with the topics that may be told of, and the answer's rows for the others."""
     if group.topics is None:
         return group, []
@@ -112,7 +112,7 @@ def _without_hidden(access: Access, group: Any) -> tuple[Any, list[Answer]]:
     return replace(group, topics=tuple(left)), hidden
 
 
-def _with_hidden(access: Access, group: Answer, hidden: list[Answer]) -> Answer:
+def _with_hidden(access: ClientAccess, group: Answer, hidden: list[Answer]) -> Answer:
     """A group's answer: without topics that nobody asked for and this client may not be told of, with what was refused."""
     if group["error_code"]:
         return group
@@ -132,7 +132,7 @@ COORDINATOR_NEEDS = {
 MANY_KEYS = 4
 
 
-def find_coordinator(access: Access, request: Any) -> Screened:
+def find_coordinator(access: ClientAccess, request: Any) -> Screened:
     """Each key, by its type."""
     need = COORDINATOR_NEEDS.get(getattr(request, "key_type", 0))
     if need is None:
@@ -155,7 +155,7 @@ LIST_GROUPS_NEEDS = (
 )
 
 
-def list_groups(access: Access, request: Any) -> Screened:
+def list_groups(access: ClientAccess, request: Any) -> Screened:
     """All to who may have the cluster described, else those that may be."""
     every, one = LIST_GROUPS_NEEDS
     if access.could(every):
@@ -171,7 +171,7 @@ def list_groups(access: Access, request: Any) -> Screened:
 # -- topics and producers -----------------------------------------------------------------------------------------------------
 
 
-def created_settings(access: Access, request: Any) -> Screened:
+def created_settings(access: ClientAccess, request: Any) -> Screened:
     """What a new topic is like is told to who may have its settings described (KIP-525)."""
 
     def finish(answer: Answer) -> Answer:
@@ -180,7 +180,7 @@ def created_settings(access: Access, request: Any) -> Screened:
     return Screened(request, finish)
 
 
-def _created(access: Access, topic: Answer) -> Answer:
+def _created(access: ClientAccess, topic: Answer) -> Answer:
     if topic["error_code"] or access.could(DESCRIBE_SETTINGS, topic["name"]):
         return topic
     hidden = ("num_partitions", "replication_factor", "configs")
@@ -197,7 +197,7 @@ PRODUCER_NEEDS = (
 )
 
 
-def init_producer_id(access: Access, request: Any) -> Screened:
+def init_producer_id(access: ClientAccess, request: Any) -> Screened:
     """Who may write to any topic may do it idempotently (KIP-679)."""
     if request.transactional_id is not None:
         need = _TRANSACTION

@@ -13,16 +13,16 @@ from typing import Any
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.security.acls import CLUSTER_NAME, Operation, ResourceType
-from minikafka.server.api.configs import ResourceType as ConfigResourceType
+from minikafka.server.api.configs import ConfigResourceType
 from minikafka.server.authorization import special
 from minikafka.server.authorization.rules import (
-    Access,
     Answer,
+    ApiRule,
     Both,
     Chosen,
+    ClientAccess,
     Need,
     Rows,
-    Rule,
     Rules,
     Special,
     Unscreened,
@@ -43,7 +43,7 @@ def on_group(operation: Operation, refusal: Callable[[Any, int, ErrorCode], Answ
     return Whole(Need(operation, ResourceType.GROUP), refusal, attrgetter("group_id"))
 
 
-def topic_of(row: Any, access: Access) -> str | None:
+def topic_of(row: Any, access: ClientAccess) -> str | None:
     """The name of the topic of a row; None: there is no topic with its id."""
     name = row if isinstance(row, str) else getattr(row, "name", None)
     return name if name is not None else access.metadata.name_of(getattr(row, "topic_id", None))
@@ -54,13 +54,13 @@ def on_topics(
     refusal: Callable[[Any, ErrorCode], Answer],
     asked: str = "topics",
     answered: str = "topics",
-    name: Callable[[Any, Access], str | None] = topic_of,
+    name: Callable[[Any, ClientAccess], str | None] = topic_of,
     instead: Need | None = None,
 ) -> Rows:
     """Each row needs an operation on its topic."""
     need = Need(operation, ResourceType.TOPIC)
 
-    def choose(row: Any, access: Access) -> Chosen | None:
+    def choose(row: Any, access: ClientAccess) -> Chosen | None:
         topic = name(row, access)
         return None if topic is None else (need, topic)
 
@@ -88,7 +88,7 @@ def on_settings(operation: Operation, answered: str) -> Rows:
         )
     }
 
-    def choose(row: Any, access: Access) -> Chosen | None:
+    def choose(row: Any, access: ClientAccess) -> Chosen | None:
         del access
         need = needs.get(row.resource_type)
         if need is None:
@@ -181,7 +181,7 @@ _REPLICAS = Need(_O.CLUSTER_ACTION, ResourceType.CLUSTER, "or", refuses=False)
 def deleted(asked: str) -> Rows:
     """Who may describe a topic that is not there is told that it is not."""
 
-    def existing(row: Any, access: Access) -> str | None:
+    def existing(row: Any, access: ClientAccess) -> str | None:
         name = topic_of(row, access)
         gone = name is not None and access.metadata.id_of(name) is None and access.could(special.DESCRIBE, name)
         return None if gone else name
@@ -190,7 +190,7 @@ def deleted(asked: str) -> Rows:
     return replace(rule, needs=(*rule.needs, Need(_O.DESCRIBE, ResourceType.TOPIC, "if there is none", refuses=False)))
 
 
-_SERVED: dict[ApiKey, Rule] = {
+_SERVED: dict[ApiKey, ApiRule] = {
     ApiKey.PRODUCE: Unscreened((special.WRITE,)),
     ApiKey.FETCH: Unscreened((_REPLICAS, special.READ)),
     ApiKey.LIST_OFFSETS: on_topics(_O.DESCRIBE, _partitions),
