@@ -16,7 +16,7 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.security.acls import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from minikafka.security.authorizer import KAFKAS_NAME, SUPPORTED, bits
 from minikafka.security.sasl_client import Login
-from minikafka.server.authorization.service import TELL_SECONDS, TOLD_MAX, Authorization
+from minikafka.server.authorization.service import NAME_MAX, TELL_SECONDS, TOLD_MAX, Authorization
 from minikafka.server.broker import Broker
 from minikafka.server.membership import NOT_A_BROKER
 
@@ -213,7 +213,9 @@ def test_denials_do_not_fill_the_disk() -> None:
             service.denied(client, ApiKey.FETCH, Operation.READ, TOPIC, f"t{number}")
         assert len(told) == minute * TOLD_MAX
         clock.now += TELL_SECONDS
-    assert of.stats.authorizations_denied == 4 * TOLD_MAX
+    service.denied(client, ApiKey.HEARTBEAT, Operation.READ, GROUP, "g" * 1_000_000)
+    assert told[-1][1]["resource"] == "GROUP:" + "g" * NAME_MAX
+    assert of.stats.authorizations_denied == 4 * TOLD_MAX + 1
 
 
 async def test_what_a_client_may_do_is_told(tmp_path: Path) -> None:

@@ -17,6 +17,9 @@ TELL_SECONDS = 60.0
 TOLD_MAX = 100
 """Denials that are told in :data:`TELL_SECONDS`: who is refused asks again, and must not fill the disk. All are counted."""
 
+NAME_MAX = 249
+"""What is told of a resource's name: as much as a topic's may have. Others may have any."""
+
 
 class Caller(Protocol):
     """Who asks."""
@@ -101,7 +104,8 @@ class Authorization:
         if now - self._telling_since >= TELL_SECONDS:
             self._telling_since = now
             self._told.clear()
-        who = (client.principal, client.client_host, operation.name, f"{kind.name}:{name}", ApiKey(api_key).api_name)
+        resource = f"{kind.name}:{name[:NAME_MAX]}"
+        who = (client.principal, client.client_host, operation.name, resource, ApiKey(api_key).api_name)
         if who in self._told or len(self._told) >= TOLD_MAX:
             return
         self._told.add(who)
