@@ -85,6 +85,9 @@ _FETCHED = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "last
             "log_start_offset": -1, "partition_max_bytes": 100_000}  # fmt: skip
 
 
+_USER = {"name": FRESH, "mechanism": 1, "iterations": 4096, "salt": b"0123456789abcdef", "salted_password": b"x" * 32}
+
+
 def _fetch(offset: int) -> dict[str, Any]:
     topic = {"topic": TOPIC, "topic_id": TOPIC_ID, "partitions": [_FETCHED | {"fetch_offset": offset}]}
     return _FETCH | {"topics": [topic]}
@@ -488,6 +491,23 @@ IN_ORDER = (
             "cursor": {"topic_name": TOPIC, "partition_index": 0},
         },
     ),
+    Request(ApiKey.SASL_HANDSHAKE, "SaslHandshake without SASL", {"mechanism": "PLAIN"}),
+    Request(ApiKey.SASL_AUTHENTICATE, "SaslAuthenticate without SASL", {"auth_bytes": b"\0somebody\0secret"}),
+    *(
+        Request(
+            ApiKey.DESCRIBE_CLIENT_QUOTAS,
+            f"DescribeClientQuotas{what}",
+            {"components": [{"entity_type": "user", "match_type": kind, "match": match}], "strict": False},
+        )
+        for what, kind, match in (("", 2, None), (" of one", 0, NOBODY), (" of the default", 1, None))
+    ),
+    Request(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", {"users": [{"name": NOBODY}]}),
+    Request(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        "AlterUserScramCredentials, deleted",
+        {"deletions": [{"name": NOBODY, "mechanism": 1}], "upsertions": []},
+    ),
+    Request(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", {"deletions": [], "upsertions": [_USER]}),
 )
 
 

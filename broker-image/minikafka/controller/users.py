@@ -45,22 +45,22 @@ class UserRegistry:
         results: dict[str, KafkaError | None] = {}
         for change in changes:
             if results.setdefault(change.user, None) is None:
-                results[change.user] = self._problem(change, times[change.user, change.mechanism])
+                results[change.user] = self._problem(change)
+            if times[change.user, change.mechanism] > 1:
+                results[change.user] = results[change.user] or KafkaError(
+                    ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+                )
         for change in changes:
             if results[change.user] is None:
                 self._do(change)
         return results
 
-    def _problem(self, change: Deletion | Upsertion, times: int) -> KafkaError | None:
+    def _problem(self, change: Deletion | Upsertion) -> KafkaError | None:
         if not change.user:
             return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
         mechanism = NUMBERS.get(change.mechanism)
         if mechanism is None:
             return KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
-        if times > 1:
-            return KafkaError(
-                ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
-            )
         if isinstance(change, Deletion):
             if (change.user, mechanism) not in self._workspace.image.scram:
                 return KafkaError(

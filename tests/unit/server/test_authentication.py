@@ -185,7 +185,8 @@ async def test_what_alters_no_user(tmp_path: Path) -> None:
             (up(salt=b""), ErrorCode.UNACCEPTABLE_CREDENTIAL),
             (up(mechanism=3), ErrorCode.UNSUPPORTED_SASL_MECHANISM),
             ({"deletions": [{"name": "x", "mechanism": 1}], "upsertions": []}, ErrorCode.RESOURCE_NOT_FOUND),
-            (up() | {"deletions": [{"name": "u", "mechanism": 1}]}, ErrorCode.DUPLICATE_RESOURCE),
+            (up() | {"deletions": [{"name": "u", "mechanism": 1}]}, ErrorCode.RESOURCE_NOT_FOUND),  # the first problem
+            ({**up(), "upsertions": up()["upsertions"] * 2}, ErrorCode.DUPLICATE_RESOURCE),
         ):
             answer = await admin.ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, request)
             assert [row.error_code for row in answer.results] == [code], request

@@ -432,3 +432,19 @@ async def test_a_broker_without_the_replica(tmp_path: Path) -> None:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ]
         assert cluster.brokers[other].metadata.image.topics["t"].configs == {"retention.ms": "5"}
+
+
+async def test_filters_of_quotas_that_are_none(cluster: Cluster) -> None:
+    every = {"entity_type": "user", "match_type": 2, "match": None}
+    for components, code in (
+        ([every, every | {"entity_type": "client-id"}], ErrorCode.NONE),
+        ([every, every], ErrorCode.INVALID_REQUEST),
+        ([every, every | {"entity_type": "ip"}], ErrorCode.INVALID_REQUEST),
+        ([every | {"entity_type": ""}], ErrorCode.INVALID_REQUEST),
+        ([every | {"entity_type": "group"}], ErrorCode.UNSUPPORTED_VERSION),
+        ([every | {"match_type": 3}], ErrorCode.INVALID_REQUEST),
+        ([every | {"match": "u"}], ErrorCode.INVALID_REQUEST),
+        ([every | {"match_type": 0}], ErrorCode.INVALID_REQUEST),
+    ):
+        answer = await ask(cluster, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, components=components, strict=False)
+        assert answer.error_code == code, components
