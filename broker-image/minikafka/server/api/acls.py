@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikafka.controller.acls import known
@@ -100,14 +100,12 @@ async def create(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
     del ctx
     read = [_read(_acl, row) for row in request.creations]
     acls = [each for each in read if isinstance(each, Acl)]
-    made: Iterable[KafkaError | None]
     try:
         _require_authorizer(broker)
-        made = await broker.topics.require_controller().submit(lambda c: c.acls.create(acls))
+        results = iter(await broker.topics.require_controller().submit(lambda c: c.acls.create(acls)))
     except KafkaError as refused:
-        made = [refused for _ in acls]
+        return {"results": [_told(refused) for _ in read]}
     await broker.metadata.caught_up()
-    results = iter(made)
     return {"results": [_told(each if isinstance(each, KafkaError) else next(results)) for each in read]}
 
 
