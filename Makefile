@@ -23,7 +23,7 @@ test: venv ## every subsystem on this machine, in minutes; no container engine i
 	@tools/system java maven nftables iproute2
 	@tools/test $(ARGS)
 
-quick: venv ## unit tests that start no JVM and a few simulated schedules: a minute; ARGS='-k isr' for some
+quick: venv ## unit tests without a JVM and without the slow ones, a few simulated schedules: a minute; ARGS='-k isr' for some
 	@tools/test --quick $(ARGS)
 
 full: venv ## everything: what is rare, slow or a repetition, too, the API server and a kind cluster: hours

@@ -109,7 +109,7 @@ def fetch_request(partitions: int) -> bytes:
 
 
 def decode_cases(partitions: int, batch_bytes: int) -> list[Case]:
-    """What the broker does with every Produce and Fetch request."""
+    """Return what the broker does with every Produce and Fetch request."""
     produced, asked = produce_request(partitions, batch_bytes), fetch_request(partitions)
     read_produce = entity_reader(messages.request_type(ApiKey.PRODUCE, PRODUCE_VERSION))
     read_fetch = entity_reader(messages.request_type(ApiKey.FETCH, FETCH_VERSION))
@@ -136,7 +136,7 @@ def decode_cases(partitions: int, batch_bytes: int) -> list[Case]:
 
 
 def encode_cases(partitions: int, fetched_bytes: int) -> list[Case]:
-    """What the broker does to answer them. Building the value that is encoded is part of it, for it is never kept."""
+    """Return what the broker does to answer them. Building the value that is encoded is part of it, for it is never kept."""
     records = os.urandom(fetched_bytes)
     write_produce = entity_writer(messages.response_type(ApiKey.PRODUCE, PRODUCE_VERSION))
     write_fetch = entity_writer(messages.response_type(ApiKey.FETCH, FETCH_VERSION))

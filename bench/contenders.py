@@ -131,11 +131,11 @@ class MiniKafka:
 
 
 def _broker_command(log_dirs: Sequence[str]) -> Sequence[str]:
-    """What starts a broker with these directories beside its properties, of which `minikafka up` gives it one only."""
+    """Return what starts a broker with these directories beside its properties, of which `minikafka up` gives it one only."""
     if log_dirs == ONE_LOG_DIR:
         return BROKER_COMMAND
-    told = ",".join(f"${{file%/*}}/{name}" for name in log_dirs)
-    script = f'for file; do :; done; exec "$@" --override "log.dirs={told}"'
+    places = ",".join(f"${{file%/*}}/{name}" for name in log_dirs)
+    script = f'for file; do :; done; exec "$@" --override "log.dirs={places}"'
     return "/bin/sh", "-c", script, "sh", *BROKER_COMMAND
 
 

@@ -128,7 +128,7 @@ class SteadyProducer:
         self._producer.produce(self.topic, value_of(number), partition=0, on_delivery=on_delivery)
 
     def wait_for_ack_of_record_sent_after(self, moment: float) -> float:
-        """When the first such record was acknowledged; raises ``TimeoutError``."""
+        """Return when the first such record was acknowledged; raises ``TimeoutError``."""
         deadline = time.monotonic() + RECOVERY_SECONDS_MAX
         start = 0
         while time.monotonic() < deadline:
@@ -183,7 +183,7 @@ def _kill_leader(subject: Contender, topic: str, producer: SteadyProducer) -> Ki
 
 
 def _newest_view(bootstrap: str, topic: str) -> ClusterInfo:
-    """What the broker says that knows of the latest leader epoch: brokers learn of an election one after another."""
+    """Return what the broker says that knows of the latest leader epoch: brokers learn of an election one after another."""
     views = [wait_for_replicas(address, topic, NODES) for address in bootstrap.split(",")]
     return max(views, key=lambda view: view.topics[topic][0].leader_epoch)
 

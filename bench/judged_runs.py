@@ -55,15 +55,15 @@ class JudgedRun:
 
     @property
     def wrong(self) -> str | None:
-        """Why the verdict is wrong; None when it is right."""
+        """Return why the verdict is wrong; None when it is right."""
         harmed = self.lost + self.contradictions
-        told = sum(number for kind, number in self.verdict.errors.items() if AnomalyKind(kind) in REPLICAS)
+        reported = sum(number for kind, number in self.verdict.errors.items() if AnomalyKind(kind) in REPLICAS)
         word = self.verdict.outcome.value
         if word == "Passed" and harmed:
             return f"false Passed: {self.lost} lost, {self.contradictions} contradictions"
-        if told and not harmed:
+        if reported and not harmed:
             return f"false Failed: {self.verdict.errors}"
-        if harmed and not told:
+        if harmed and not reported:
             return f"{word} without loss or divergence: {self.lost} lost, {self.contradictions} contradictions"
         if word == "Error":
             return f"Error: {self.verdict.summary}"
@@ -157,14 +157,14 @@ def run_one(seed: int, folder: Path) -> JudgedRun:
 
 
 def truth(folder: Path) -> tuple[int, int]:
-    """What the disks of the in-sync replicas say: acknowledged records that one of them lacks, and contradictions."""
+    """Return what the disks of the in-sync replicas say: acknowledged records that one of them lacks, and contradictions."""
     replicas: dict[TopicPartition, list[dict[int, str]]] = {}
     path = folder / "replicas.jsonl"
     for line in path.read_text().splitlines() if path.exists() else ():
-        told = json.loads(line)
-        if told["kind"] == "replica" and told["in_sync"]:
-            tp = TopicPartition(told["topic"], told["partition"])
-            replicas.setdefault(tp, []).append(_records(folder / "cluster" / f"broker-{told['broker']}", tp))
+        entry = json.loads(line)
+        if entry["kind"] == "replica" and entry["in_sync"]:
+            tp = TopicPartition(entry["topic"], entry["partition"])
+            replicas.setdefault(tp, []).append(_records(folder / "cluster" / f"broker-{entry['broker']}", tp))
     acked = [op for op in read_history(folder / "history.jsonl") if op.op == SEND and op.type == OK]
     lost = 0
     for op in acked:

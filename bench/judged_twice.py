@@ -39,8 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             compared += verdict["agree"] is not None
             if verdict["agree"] is False:
                 differing += 1
-                told = ", ".join(f"{d['figure']} {d['verifier']} / {d['analysis']}" for d in verdict["differences"])
-                print(f"{run['id']}: {told}", flush=True)
+                differences = ", ".join(
+                    f"{d['figure']} {d['verifier']} / {d['analysis']}" for d in verdict["differences"]
+                )
+                print(f"{run['id']}: {differences}", flush=True)
     print(f"{len(runs)} runs, {compared} judged by both, {differing} differ (verifier / Spark)")
     print(", ".join(f"{word}: {number}" for word, number in words.most_common()))
     print(", ".join(f"{kind}: {number}" for kind, number in kinds.most_common()))

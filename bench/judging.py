@@ -85,9 +85,9 @@ def _numbered(write: Callable[[str], object]) -> Callable[[str], None]:
 
 
 def _line(time_s: float, process: int, op: str, kind: str, partition: int, offset: int | None, value: str = "") -> str:
-    told = f'"{value}"' if value else "null"
+    text = f'"{value}"' if value else "null"
     where = f'"topic":"{TOPIC}","partition":{partition},"offset":{"null" if offset is None else offset}'
-    return f'"time":{time_s:.6f},"process":{process},"op":"{op}","type":"{kind}",{where},"value":{told},"error":null'
+    return f'"time":{time_s:.6f},"process":{process},"op":"{op}","type":"{kind}",{where},"value":{text},"error":null'
 
 
 def _read(write: Callable[[str], None], time_s: float, partition: int, offset: int, value: str) -> None:

@@ -72,7 +72,7 @@ def wait_until_quiet(own_pids: Iterable[int], limit_s: float) -> float:
 
 
 def machine_facts() -> dict[str, str | int | float]:
-    """What a reader of figures has to know of the machine; nothing that names it."""
+    """Return what a reader of figures has to know of the machine; nothing that names it."""
     cpu = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     total = re.search(r"^MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text(), re.MULTILINE)
     return {

@@ -65,7 +65,7 @@ class Run:
             for subject in self.subjects.values():
                 subject.destroy()
 
-    def _tell(self, subject: Contender, what: str) -> None:
+    def _progress(self, subject: Contender, what: str) -> None:
         self.console.print(f"[dim]{datetime.now():%H:%M:%S}[/] {subject.name}: {what}", soft_wrap=True)
 
     def _record(self, row: Row) -> None:
@@ -86,20 +86,20 @@ class Run:
         for start in measure_startup(subject):
             figures = {"ready_s": start.ready_s, "first_ack_s": start.first_ack_s, "cpu_s": start.cpu_s}
             self._note(subject, f"start_{start.what}", figures, start.memory)
-            self._tell(subject, f"{start.what} start, ready in {start.ready_s:.2f} s")
+            self._progress(subject, f"{start.what} start, ready in {start.ready_s:.2f} s")
 
     def _idle(self, subject: Contender) -> None:
         idle = measure_idle(subject, seconds=20.0 if self.full else 8.0, settle_s=10.0 if self.full else 4.0)
         self._note(subject, "idle", {"cores": idle.cores}, idle.memory)
-        self._tell(subject, f"idle: {idle.cores:.3f} cores, {idle.memory.resident:,.0f} MB")
+        self._progress(subject, f"idle: {idle.cores:.3f} cores, {idle.memory.resident:,.0f} MB")
 
     def _loads(self) -> None:
         benches = [Bench(subject, FULL if self.full else SHORT, self._record) for subject in self.subjects.values()]
         for bench in reversed(benches):
-            self._tell(bench.subject, "warming up")
+            self._progress(bench.subject, "warming up")
             looks = self.warming[bench.subject.name] = warm_up(bench)
             steady = "steady" if is_steady(looks) else "NOT steady, measured as it is"
-            self._tell(bench.subject, f"{', '.join(f'{look:.1f}' for look in looks)} CPU s/GB: {steady}")
+            self._progress(bench.subject, f"{', '.join(f'{look:.1f}' for look in looks)} CPU s/GB: {steady}")
         for number in range(1, self.rounds + 1):
             for test in FULL_TESTS if self.full else SHORT_TESTS:
                 for bench in benches if number % 2 else reversed(benches):  # neither is always first
@@ -107,13 +107,13 @@ class Run:
                     test(bench)
 
     def _failover(self, name: str, subject: Contender) -> None:
-        self._tell(subject, "killing leaders")
+        self._progress(subject, "killing leaders")
         figures = measure_failover(subject, KILLS[name][self.full])
         self.lost += figures.verdict.lost
         for kill in figures.kills:
             values = {"gap_s": kill.gap_s, "worst_gap_s": figures.worst_gap_s, "of_controller": kill.was_controller}
             self._note(subject, "failover", values, Memory(0.0, 0.0, 0.0))
-        self._tell(
+        self._progress(
             subject,
             f"median gap {figures.median_gap_s:.2f} s, worst {figures.worst_gap_s:.2f} s; "
             f"{figures.verdict.acknowledged} acknowledged, {figures.verdict.lost} lost",

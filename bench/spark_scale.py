@@ -96,8 +96,8 @@ def _history(sends: int, partitions: int) -> Iterator[str]:
         yield f'{reader}assign{where}0,"value":null,"error":null,"seq":{seq}}}\n'
         for offset in range(end):
             value = offset * partitions + partition
-            told = f'"value":"v{value}","error":null,"seq":{seq + 1 + offset},"batch":{offset // POLLED}'
-            yield f"{reader}poll{where}{offset},{told}}}\n"
+            rest = f'"value":"v{value}","error":null,"seq":{seq + 1 + offset},"batch":{offset // POLLED}'
+            yield f"{reader}poll{where}{offset},{rest}}}\n"
         yield f'{reader}read{where}{end},"value":null,"error":null,"seq":{seq + 1 + end}}}\n'
         seq += end + 2
 

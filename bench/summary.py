@@ -85,7 +85,7 @@ class Compared(NamedTuple):
 
     @property
     def reached(self) -> bool | None:
-        """Whether the goal is reached; None without a goal or a ratio."""
+        """Return whether the goal is reached; None without a goal or a ratio."""
         if self.line.goal is None or self.ratio is None:
             return None
         better: Callable[[float, float], bool] = operator.ge if self.line.higher_is_better else operator.le

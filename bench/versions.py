@@ -45,7 +45,7 @@ class Version(MiniKafka):
 
 @contextmanager
 def _first_on_path(path: str) -> Iterator[None]:
-    """Of processes that are started meanwhile."""
+    """Put a directory first on the PYTHONPATH of processes that are started meanwhile."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = path
     try:

@@ -21,7 +21,7 @@ PACED_SECONDS = 8
 
 
 def is_steady(looks: Sequence[float]) -> bool:
-    """Whether the last looks gained nothing on the best before them; ``looks`` are CPU seconds a GB, in their order."""
+    """Return whether the last looks gained nothing on the best before them; ``looks`` are CPU seconds a GB, in their order."""
     before, last = looks[:-LOOKS_STEADY], looks[-LOOKS_STEADY:]
     return bool(before) and min(last) > (1 - GAIN_MAX) * min(before)
 

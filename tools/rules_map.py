@@ -67,7 +67,7 @@ def names_in(text: str) -> Iterator[str]:
 
 
 def mentions_in(path: Path, *, comments: bool) -> Iterator[Mention]:
-    """What the docstrings (and the comments) of a file name, and where."""
+    """Return what the docstrings (and the comments) of a file name, and where."""
     source = path.read_text(encoding="utf-8")
     file = str(path.relative_to(ROOT))
     spans: list[tuple[int, int, str]] = []
@@ -106,7 +106,7 @@ def collect(folders: Sequence[str], *, comments: bool) -> dict[str, dict[str, li
 
 
 def tests_only(places: list[str]) -> list[str]:
-    """Of the places in a test file: the tests, classes of tests and the file itself."""
+    """Select from the places in a test file the tests, classes of tests and the file itself."""
     return [p for p in places if not p or p.rpartition(".")[2].startswith(("test_", "Test"))]
 
 
@@ -209,7 +209,7 @@ def _linked_source(name: str) -> str:
 
 
 def problems(code: dict[str, dict[str, list[str]]], tests: dict[str, dict[str, list[str]]]) -> list[str]:
-    """What is missing, a line each."""
+    """Return what is missing, a line each."""
     missing = [f"{rule}: no place in the code names it" for rule in RULES if not code.get(rule)]
     missing += [f"{rule}: no test names it" for rule in RULES if not tests.get(rule)]
     seeds = bug_seeds()

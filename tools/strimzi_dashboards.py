@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 def variables(namespace: str, cluster: str) -> dict[str, str]:
-    """What is chosen at the top of the dashboards. All, as Grafana puts it, where there is a choice."""
+    """Return what is chosen at the top of the dashboards. All, as Grafana puts it, where there is a choice."""
     return {
         "kubernetes_namespace": namespace,
         "strimzi_cluster_name": cluster,
@@ -91,7 +91,7 @@ def rows(folder: Path, has_data: Callable[[str], bool], chosen: dict[str, str]) 
 
 
 def reason(expression: str) -> str:
-    """Why it has no data."""
+    """Return why it has no data."""
     return next((why for pattern, why in REASONS if re.search(pattern, expression)), "GAP: it should have data")
 
 

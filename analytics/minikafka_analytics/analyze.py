@@ -15,7 +15,7 @@ from minikafka import __version__
 
 from minikafka_analytics import queries
 from minikafka_analytics.landing.landing import Landing
-from minikafka_analytics.landing.landing import answers as told_by
+from minikafka_analytics.landing.landing import answers as landing_answers
 from minikafka_analytics.landing.manifest import Manifest
 from minikafka_analytics.landing.parsing import sources, typed
 from minikafka_analytics.landing.run_folder import RunFolder, open_runs
@@ -99,7 +99,7 @@ def _analyze(
             *(table for table in TABLES if table not in JUDGED),
         ):  # what takes longest waits for these
             ask.add_table(table.name, partial(_land, steps, spark, landing, table))
-        answers = queries.answer_all(ask) | told_by(landing.manifests)
+        answers = queries.answer_all(ask) | landing_answers(landing.manifests)
         # Stopping Spark is waiting. A store is written by way of Spark's own JVM, so not while it stops.
         writing = beside.submit(_write, runs, answers, ask.asked(), paths) if isinstance(out, Path) else None
     if writing is not None:
@@ -183,13 +183,13 @@ class ReportedRun(NamedTuple):
     agree: bool | None
 
 
-def told(paths: ReportPaths) -> list[ReportedRun]:
-    """What a report says of each of its runs."""
-    return told_in(paths.json)
+def reported_runs(paths: ReportPaths) -> list[ReportedRun]:
+    """Return what a report says of each of its runs."""
+    return reported_runs_in(paths.json)
 
 
-def told_in(path: Place) -> list[ReportedRun]:
-    """What a `report.json` says of each of its runs."""
+def reported_runs_in(path: Place) -> list[ReportedRun]:
+    """Return what a `report.json` says of each of its runs."""
     report = json.loads(path.read_text(encoding="utf-8"))
     said = [(run["id"], run["verdict"]) for run in report["runs"]]
     return [ReportedRun(name, verdict["verdict"], verdict["sentence"], verdict["agree"]) for name, verdict in said]

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 Answers = dict[str, list[Record]]
 
-MOST_TOLD = 20_000
+ROWS_MAX = 20_000
 """Elections, ISR changes, truncations, returns, other events and pauses each, of a run, that a report tells one by one."""
 
 
 def answer_all(ask: Questions) -> Answers:
     """Every answer, by name, for all the runs in the tables; each record has its `run`."""
     _judge(ask)
-    _tell(ask)
+    _describe(ask)
     ask.answer("gaps", operations.longest_gaps, "gaps", "sends")
     ask.answer(
         "journal",
@@ -63,15 +63,15 @@ def _judge(ask: Questions) -> None:
     ask.step("census", evidence.census, "history", few=True)
     ask.step("markers", evidence.markers, "history", few=True)
     ask.step("sends", evidence.sends, "history")
-    ask.step("told", logs.told, "replicas", few=True)
+    ask.step("facts", logs.facts, "replicas", few=True)
     ask.step("logs", logs.of_replicas, "replicas", few=True)
     ask.step("sent", evidence.sent, "sends", few=True)
-    ask.step("bases", evidence.bases, "census", "markers", "journal", "told", "logs", few=True)
+    ask.step("bases", evidence.bases, "census", "markers", "journal", "facts", "logs", few=True)
     ask.step("lines", evidence.lines_of_readers, "history", "bases")
     ask.step("sittings", evidence.sittings, "lines", few=True)
-    ask.step("extents", evidence.extents, "census", "markers", "told", "logs", "sent", "sittings", "bases", few=True)
+    ask.step("extents", evidence.extents, "census", "markers", "facts", "logs", "sent", "sittings", "bases", few=True)
     ask.step("places", evidence.places, "lines", "sittings")
-    ask.step("fates", _fates, "sends", "places", "extents", "told", "bases")
+    ask.step("fates", _fates, "sends", "places", "extents", "facts", "bases")
     ask.step("suspects", fates.suspects, "fates", few=True)
     ask.step("moves", anomalies.moves, "lines", few=True)
     ask.step(
@@ -87,17 +87,17 @@ def _judge(ask: Questions) -> None:
         "bases",
         few=True,
     )
-    ask.step("of_logs", _of_logs, "replicas", "told", "logs", "extents", few=True)
+    ask.step("of_logs", _of_logs, "replicas", "facts", "logs", "extents", few=True)
     ask.step("gaps", operations.gaps, "sends", "sent", few=True)
     ask.answer("bases", _as_it_is, "bases")
     ask.answer("counts", fates.counts, "fates")
     ask.answer("losses", fates.losses, "suspects", "bases")
-    ask.answer("torn", logs.gaps_in_evidence, "replicas", "told", "logs", "extents")
+    ask.answer("torn", logs.gaps_in_evidence, "replicas", "facts", "logs", "extents")
     ask.answer("kinds", lambda *found: anomalies.by_kind(anomalies.together(found)), "of_history", "of_logs")
 
 
-def _fates(sends: DataFrame, places: DataFrame, extents: DataFrame, told: DataFrame, bases: DataFrame) -> DataFrame:
-    return fates.fates(sends, places, extents, evidence.topics(extents, told), bases)
+def _fates(sends: DataFrame, places: DataFrame, extents: DataFrame, facts: DataFrame, bases: DataFrame) -> DataFrame:
+    return fates.fates(sends, places, extents, evidence.topics(extents, facts), bases)
 
 
 def _of_history(
@@ -124,13 +124,17 @@ def _of_history(
     )
 
 
-def _of_logs(replicas: DataFrame, told: DataFrame, each: DataFrame, extents: DataFrame) -> DataFrame:
+def _of_logs(replicas: DataFrame, facts: DataFrame, each: DataFrame, extents: DataFrame) -> DataFrame:
     return anomalies.together(
-        [logs.bounds(told, extents), logs.of_batches(replicas, each, extents), logs.divergence(replicas, each, extents)]
+        [
+            logs.bounds(facts, extents),
+            logs.of_batches(replicas, each, extents),
+            logs.divergence(replicas, each, extents),
+        ]
     )
 
 
-def _tell(ask: Questions) -> None:
+def _describe(ask: Questions) -> None:
     """What the run's faults, events and samples tell beside the judgement."""
     ask.step("scrapes", resources.scrapes, "samples", few=True)
     ask.step("wide", replicas.wide, "samples")
@@ -193,12 +197,12 @@ def first(order: str, number: str = "", **over_all: str) -> Callable[[DataFrame]
     million elections, each of which takes a kilobyte of the driver's memory.
     """
     figures = "".join(f", {figure} OVER whole AS {name}" for name, figure in over_all.items())
-    told = "* EXCEPT (nth)" + (f", nth AS {number}" if number else "")
+    columns = "* EXCEPT (nth)" + (f", nth AS {number}" if number else "")
 
     def of(rows: DataFrame) -> DataFrame:
         return query(
             f"""
-            SELECT {told} FROM (
+            SELECT {columns} FROM (
               SELECT *, row_number() OVER (PARTITION BY run ORDER BY {order}) AS nth, count(*) OVER whole AS among{figures}
               FROM {{rows}}
               -- of the order of `nth`: two orders are two windows on each other, each with all rows of a run in memory
@@ -206,7 +210,7 @@ def first(order: str, number: str = "", **over_all: str) -> Callable[[DataFrame]
             WHERE nth <= {{most}} ORDER BY run, nth
             """,
             rows=rows,
-            most=MOST_TOLD,
+            most=ROWS_MAX,
         )
 
     return of
@@ -223,7 +227,7 @@ def clocks(census: DataFrame, journal: DataFrame, scrapes: DataFrame) -> DataFra
         WITH client AS (
           SELECT run, min(began) FILTER (WHERE op = 'send') AS first_send, min(began) AS first, max(ended) AS last
           FROM {{census}} GROUP BY run
-        ), told AS (
+        ), journaled AS (
           SELECT run, min(time) AS first, min(time) FILTER (WHERE kind = 'action') AS first_action,
                  max(time) FILTER (WHERE kind = 'action') AS last
           FROM {{journal}} GROUP BY run
@@ -236,7 +240,7 @@ def clocks(census: DataFrame, journal: DataFrame, scrapes: DataFrame) -> DataFra
         ), run AS (
           SELECT coalesce(c.run, t.run) AS run, coalesce(least(c.first_send, t.first_action), c.first, t.first) AS began,
                  greatest(c.last, t.last) AS ended, c.first_send
-          FROM client c FULL OUTER JOIN told t ON c.run = t.run
+          FROM client c FULL OUTER JOIN journaled t ON c.run = t.run
         )
         SELECT r.run, r.began, greatest(r.ended, r.began + 0.001) AS ended, r.first_send,
                coalesce(s.interval, 1.0) AS interval, s.interval IS NOT NULL AS scraped,

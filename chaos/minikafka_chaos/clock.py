@@ -24,7 +24,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """For measuring how long something took."""
+        """Return seconds that only grow, to measure how long something took."""
         ...
 
     def sleep(self, seconds: float) -> None:

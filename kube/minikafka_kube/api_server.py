@@ -83,7 +83,7 @@ class ApiServer:
         return [{"apiVersion": kind.api_version, "kind": kind.name, **item} for item in answer.get("items") or ()]
 
     async def served(self, path: str) -> Object:
-        """What the API server has at a path, such as the resources of a group."""
+        """Return what the API server has at a path, such as the resources of a group."""
         return await self._send("GET", lambda client: client.request("get", path, **_RAW))
 
     # -- writing ----------------------------------------------------------------------------------------------------

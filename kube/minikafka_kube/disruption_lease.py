@@ -28,7 +28,7 @@ class LeaseHold:
     until: datetime
 
     def by_other(self, identity: str, now: datetime) -> bool:
-        """Whether somebody else holds it now."""
+        """Return whether somebody else holds it now."""
         return self.holder not in ("", identity) and now < self.until
 
 
@@ -36,7 +36,7 @@ FREE = LeaseHold("", datetime.min.replace(tzinfo=UTC))
 
 
 def hold_of(lease: Object | None) -> LeaseHold:
-    """Who holds a Lease. One without a time is held by nobody."""
+    """Return who holds a Lease. One without a time is held by nobody."""
     spec: Mapping[str, Any] = (lease or {}).get("spec") or {}
     renewed = instant(spec.get("renewTime") or spec.get("acquireTime"))
     if not spec.get("holderIdentity") or renewed is None:
@@ -73,13 +73,13 @@ def given_back(lease: Object) -> Object:
 
 
 def identity(experiment: Object) -> str:
-    """How an experiment is called as a holder: its name for people, its uid because a name is no identity."""
+    """Return how an experiment is called as a holder: its name for people, its uid because a name is no identity."""
     metadata = experiment["metadata"]
     return f"{EXPERIMENT_PREFIX}{metadata['name']}/{metadata['uid']}"
 
 
 def is_experiment(hold: LeaseHold) -> bool:
-    """Whether the holder is an experiment."""
+    """Return whether the holder is an experiment."""
     return hold.holder.startswith(EXPERIMENT_PREFIX)
 
 

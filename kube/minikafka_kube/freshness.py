@@ -54,7 +54,7 @@ class Signs:
         return self.renewed_within <= max(duration_seconds, RECENT_SECONDS_MIN)
 
     def dead(self, duration_seconds: float) -> bool:
-        """Whether its holder has had the time to renew it, and did not. Neither holds as long as that is not known."""
+        """Return whether its holder has had the time to renew it, and did not. Neither holds as long as that is not known."""
         return self.unchanged > duration_seconds
 
 
@@ -94,7 +94,7 @@ class Renewals:
 
 
 def holding(lease: Object | None, signs: Signs) -> tuple[str, bool, bool]:
-    """Who holds a Lease, whether it is renewed, and whether its holder has let it be. Neither of the two: not known yet."""
+    """Return who holds a Lease, whether it is renewed, whether its holder has let it be. Neither of the two: not known yet."""
     spec = (lease or {}).get("spec") or {}
     duration = float(spec.get("leaseDurationSeconds") or 0)
     return str(spec.get("holderIdentity") or ""), signs.recent(duration), signs.dead(duration)
@@ -120,7 +120,7 @@ class MetadataGap:
 def controller_gap(
     lease: Object | None, name: str, signs: Signs, controller: str, *, just_now: bool
 ) -> MetadataGap | None:
-    """Whether somebody looks after the partitions. ``controller``: the pod that holds the Lease, "" for who is no broker.
+    """Return whether somebody looks after the partitions. ``controller``: the pod that holds the Lease, "" for who is no broker.
 
     ``just_now``: it must have been renewed just now, for a broker is about to be taken away; else what is told may be as old as
     a Lease's duration.

@@ -67,7 +67,7 @@ class Leadership:
 
     @property
     def leads(self) -> bool:
-        """Whether it holds the Lease, as far as is known without asking."""
+        """Return whether it holds the Lease, as far as is known without asking."""
         return self._leading and self._clock() - self._renewed < self._renew_seconds_max
 
     def require(self) -> None:

@@ -143,7 +143,7 @@ class Loops:
         self._count()
 
     def _count(self) -> None:
-        """Who stands by looks after none, and does not notice when one goes."""
+        """Export how many it looks after: none while it stands by, when it does not notice one that goes."""
         self._telemetry.looked_after.set(len(self._loops) if self.leading.is_set() else 0)
 
 

@@ -79,7 +79,7 @@ class Names:
         return f"{volume}-{self.pod(broker_id)}"
 
     def is_claim(self, name: str) -> bool:
-        """Whether a PersistentVolumeClaim has the name of one of the brokers'."""
+        """Return whether a PersistentVolumeClaim has the name of one of the brokers'."""
         return any(
             name.startswith(f"{volume}-") and self.broker_id(name.removeprefix(f"{volume}-")) is not None
             for volume in (DATA_VOLUME, EVENTS_VOLUME)

@@ -36,7 +36,7 @@ def annotations_of(thing: Object) -> Mapping[str, str]:
 
 
 def deleting(thing: Object) -> bool:
-    """Whether an object is being deleted."""
+    """Return whether an object is being deleted."""
     return "deletionTimestamp" in thing["metadata"]
 
 
@@ -114,7 +114,7 @@ class ObservedCluster:
         return str(found["metadata"]["uid"])
 
     def cut_off(self, pod: Pod) -> bool:
-        """Whether the API server refuses a pod's token: it was made with another ServiceAccount than the one there is."""
+        """Return whether the API server refuses a pod's token: it was made with another ServiceAccount than the one there is."""
         found = self.find(SERVICE_ACCOUNT, self.names.broker)
         if found is None or self.account is None:
             return False
@@ -129,7 +129,7 @@ class ObservedCluster:
         return [claim for claim in self.of_kind(CLAIM) if is_brokers_claim(claim, self.names)]
 
     def kept_by_brokers(self, kind: Kind, name: str) -> Object | None:
-        """What brokers keep in the cluster: their ConfigMap and their Lease."""
+        """Return what brokers keep in the cluster: their ConfigMap and their Lease."""
         found = self.find(kind, name)
         return found if found is not None and has_labels(found, self.names) else None
 
@@ -146,7 +146,7 @@ class ObservedCluster:
 
     @cached_property
     def topic_states(self) -> list[TopicState]:
-        """What brokers last said of each topic, as far as it is known here: :attr:`gap` says whether that is all."""
+        """Return what brokers last said of each topic, as far as it is known here: :attr:`gap` says whether that is all."""
         return [TopicState.of(name, status) for name, status in sorted(self._partitions.statuses.items())]
 
     @cached_property
@@ -155,12 +155,12 @@ class ObservedCluster:
 
     @cached_property
     def gap(self) -> MetadataGap | None:
-        """Why no broker may be taken away because of what is known of the partitions; None when that is all there is."""
+        """Return why no broker may be taken away because of what is known of the partitions; None when that is all there is."""
         return self._controller_gap(just_now=True) or self._partitions.gap
 
     @cached_property
     def freshness(self) -> Freshness:
-        """How far what is known may be told."""
+        """Return how far what is known may be told."""
         return Freshness(self._controller_gap(just_now=False), self._partitions.gap)
 
     def _controller_gap(self, *, just_now: bool) -> MetadataGap | None:
@@ -215,7 +215,7 @@ class Pod:
 
     @property
     def leaving(self) -> bool:
-        """Whether it is being deleted, or has ended for good."""
+        """Return whether it is being deleted, or has ended for good."""
         return deleting(self.thing) or self._status.get("phase") in ("Failed", "Succeeded")
 
     @property
@@ -229,12 +229,12 @@ class Pod:
 
     @property
     def ready_since(self) -> datetime | None:
-        """When it last became ready or stopped being so."""
+        """Return when it last became ready or stopped being so."""
         return instant(self.condition("Ready").get("lastTransitionTime"))
 
     @property
     def leaving_since(self) -> datetime | None:
-        """When it was deleted, or ended for good. A pod's ``deletionTimestamp`` is the end of its grace period."""
+        """Return when it was deleted, or ended for good. A pod's ``deletionTimestamp`` is the end of its grace period."""
         metadata = self.thing["metadata"]
         ends = instant(metadata.get("deletionTimestamp"))
         if ends is None:
@@ -278,7 +278,7 @@ class Pod:
 
     @property
     def never_started(self) -> bool:
-        """Whether its broker has not run yet: nothing was written, nobody follows it, so nothing is lost with it."""
+        """Return whether its broker has not run yet: nothing was written, nobody follows it, so nothing is lost with it."""
         broker = self._container("containerStatuses", CONTAINER)
         state = broker.get("state", {})
         return not (
@@ -287,7 +287,7 @@ class Pod:
 
     @property
     def running(self) -> bool:
-        """Whether its broker's process runs, as far as the kubelet says."""
+        """Return whether its broker's process runs, as far as the kubelet says."""
         return "running" in self._container("containerStatuses", CONTAINER).get("state", {})
 
     @property
@@ -297,7 +297,7 @@ class Pod:
 
     @property
     def crashing(self) -> bool:
-        """Whether a container ends again and again, and waits for its next start."""
+        """Return whether a container ends again and again, and waits for its next start."""
         return self.waiting[0] == "CrashLoopBackOff"
 
     @property
@@ -375,5 +375,5 @@ class TopicState:
 
 
 def has_topic_finalizer(topic: Object) -> bool:
-    """Whether a topic waits for the controller broker before it may go."""
+    """Return whether a topic waits for the controller broker before it may go."""
     return TOPIC_FINALIZER in (topic["metadata"].get("finalizers") or ())

@@ -38,7 +38,7 @@ class Standing(Enum):
 
 
 def standing(thing: Object, names: Names, uid: str) -> Standing:
-    """Of an object that the operator makes."""
+    """Judge whose an object is that the operator makes."""
     owner = controller_of(thing)
     if not has_labels(thing, names) or owner.get("kind") != CLUSTER.name:
         return Standing.FOREIGN
@@ -50,7 +50,7 @@ def standing(thing: Object, names: Names, uid: str) -> Standing:
 
 
 def has_labels(thing: Object, names: Names) -> bool:
-    """Whether an object has the labels that operator and brokers put on everything of this cluster."""
+    """Return whether an object has the labels that operator and brokers put on everything of this cluster."""
     labels = thing["metadata"].get("labels") or {}
     return labels.get(MANAGED_BY_LABEL) == MANAGER and labels.get(CLUSTER_LABEL) == names.cluster
 
@@ -71,7 +71,7 @@ def is_brokers_pod(pod: Object, names: Names, uid: str, stateful_set: Object | N
 
 
 def is_brokers_claim(claim: Object, names: Names) -> bool:
-    """Whether a claim is one that the cluster's StatefulSet has made, for this cluster or an earlier one of its name."""
+    """Return whether a claim is one that the cluster's StatefulSet has made, for this cluster or an earlier one of its name."""
     return has_labels(claim, names) and names.is_claim(claim["metadata"]["name"])
 
 

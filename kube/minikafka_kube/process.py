@@ -204,7 +204,7 @@ async def _watch(
 
 
 async def not_ready_to_start(server: ApiServer, plurals: frozenset[str]) -> str:
-    """What has to be put right before it can work.
+    """Return what has to be put right before it can work.
 
     It is given some time to come right by itself: CRDs are served a moment after they were applied, and an API server
     that has just started knows nobody's permissions yet.

@@ -57,7 +57,7 @@ class Looking:
         )
 
     def lead(self, leading: bool) -> None:
-        """Who stands by tells nothing of objects: the leader does, and what was told before gets old."""
+        """Export who leads. One that stands by exports nothing of objects: what it said before gets old."""
         self.leader.set(1 if leading else 0)
         if not leading:
             self.last_success.clear()

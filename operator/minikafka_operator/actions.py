@@ -30,7 +30,7 @@ class Apply:
     why: str
 
     def body(self) -> Object:
-        """What to send: a name, and no more, is no reason to overwrite what has it."""
+        """Return what to send: a name, and no more, is no reason to overwrite what has it."""
         expected = {"uid": self.uid, "resourceVersion": self.resource_version}
         return {**self.thing, "metadata": {**self.thing["metadata"], **expected}}
 
@@ -107,14 +107,14 @@ class WriteDisruptionLease:
 
 
 @dataclass(frozen=True)
-class TellTopic:
+class SetTopicCondition:
     """Set one condition of a MiniKafkaTopic; the rest of its status is the brokers'."""
 
     name: str
     condition: Mapping[str, Any]
 
 
-Action = Create | Apply | Patch | Finalizers | Delete | ReplacePod | WriteDisruptionLease | TellTopic
+Action = Create | Apply | Patch | Finalizers | Delete | ReplacePod | WriteDisruptionLease | SetTopicCondition
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def sealed(desired: Object) -> Object:
 
 
 def differs(desired: Object, found: Object | None) -> str:
-    """Where the object found is not as desired (``spec.replicas``), or nothing when it is."""
+    """Return where the object found is not as desired (``spec.replicas``), or nothing when it is."""
     if found is None:
         return "it is not there"
     return _difference(desired, found, "")
@@ -67,9 +67,9 @@ def _difference(desired: Any, found: Any, path: str) -> str:
                 if value in _LEFT_OUT:
                     continue
                 return below
-            told = _difference(value, found[name], below)
-            if told:
-                return told
+            inner = _difference(value, found[name], below)
+            if inner:
+                return inner
         return ""
     if isinstance(desired, Sequence) and not isinstance(desired, str):
         return _list_difference(desired, found, path)
@@ -94,13 +94,13 @@ def _list_difference(desired: Sequence[Any], found: Any, path: str) -> str:
         by_key = {element.get(key): element for element in found if isinstance(element, Mapping)}
         pairs = [(str(element[key]), element, by_key.get(element[key])) for element in desired]
     for name, one, other in pairs:
-        told = _difference(one, other, f"{path}[{name}]") if other is not None else f"{path}[{name}]"
-        if told:
-            return told
+        inner = _difference(one, other, f"{path}[{name}]") if other is not None else f"{path}[{name}]"
+        if inner:
+            return inner
     return ""
 
 
 def _tells_apart(key: str, elements: Sequence[Any]) -> bool:
-    """Whether each element has another value of this field; tolerations, say, may share a key."""
+    """Return whether each element has another value of this field; tolerations, say, may share a key."""
     values = [element[key] for element in elements if isinstance(element, Mapping) and element.get(key)]
     return len(values) == len(elements) and len({str(value) for value in values}) == len(values)

@@ -27,7 +27,7 @@ class Externals:
 
 
 def externals(spec: ClusterSpec, observed: ObservedCluster, brokers: int) -> Externals:
-    """What brokers are to advertise outside. Node ports and load balancers have to be there first."""
+    """Return what brokers are to advertise outside. Node ports and load balancers have to be there first."""
     external = spec.listeners.external
     if external is None:
         return Externals({})

@@ -34,7 +34,7 @@ def _is_mine(entry: Mapping[str, Any], operation: str) -> bool:
 
 
 def _union(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Of two sets of fields; each is a tree of objects, whose leaves are empty."""
+    """Unite two sets of fields; each is a tree of objects, whose leaves are empty."""
     made = dict(one)
     for name, below in other.items():
         made[name] = _union(made.get(name, {}), below)

@@ -48,13 +48,13 @@ def _claims_in_the_way(observed: ObservedCluster, spec: ClusterSpec, replicas: i
 
 
 def of_an_earlier_cluster(observed: ObservedCluster, desired: Sequence[Object]) -> list[Object]:
-    """What the garbage collector has still to remove."""
+    """Return what the garbage collector has still to remove."""
     found = [observed.find(BY_NAME[kind], name) for kind, name in _names_of(observed, desired)]
     return [there for there in found if there is not None and observed.standing(there) is Standing.EARLIER]
 
 
 def overdue_seconds(observed: ObservedCluster, leftover: Object) -> float:
-    """For how long an object of an earlier cluster should have been gone."""
+    """Return for how long an object of an earlier cluster should have been gone."""
     since = leftover["metadata"].get("deletionTimestamp") or observed.cluster["metadata"].get("creationTimestamp")
     return (observed.now - (instant(since) or observed.now)).total_seconds()
 

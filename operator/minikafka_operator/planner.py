@@ -30,6 +30,7 @@ from minikafka_operator.actions import (
     ReplacePod,
 )
 from minikafka_operator.api.cluster import ClusterSpec, StorageType
+from minikafka_operator.broker_problems import broker_problems
 from minikafka_operator.conditions import ClusterCondition, ClusterReason
 from minikafka_operator.deletion import plan_deletion
 from minikafka_operator.difference import differs, digest, sealed
@@ -62,7 +63,6 @@ from minikafka_operator.storage import (
     without_volumes,
 )
 from minikafka_operator.topics import with_cluster
-from minikafka_operator.trouble import troubles
 
 RETRY_SECONDS: Final = 5.0
 """While a cluster is not as it should be, it is looked at again this often: not everything that helps is an event."""
@@ -104,7 +104,7 @@ def plan(
     refused: tuple[ClusterReason, str] | None = None,
     held_up: str = "",
 ) -> ClusterPlan:
-    """What to do now. ``refused``: what the API server refused when the last plan was carried out; ``held_up``: why it did
+    """Return what to do now. ``refused``: what the API server refused when the last plan was carried out; ``held_up``: why it did
     not evict a pod.
     """
     try:
@@ -123,7 +123,7 @@ def plan(
         decided = replace(decided, problem=refused)
     if spec.paused:
         draft = _Draft()
-    elif decided.troubles or not decided.created or len(observed.brokers) != decided.replicas:
+    elif decided.problems or not decided.created or len(observed.brokers) != decided.replicas:
         draft.retry(RETRY_SECONDS)
     if observed.freshness.gap is not None and observed.brokers:
         draft.retry(FRESHNESS_RETRY_SECONDS)
@@ -148,7 +148,7 @@ def _decide(
     decided = Decided(
         replicas=replicas,
         externals=found,
-        troubles=troubles(observed, replicas),
+        problems=broker_problems(observed, replicas),
         held_back=held_back,
         unknown=unknown,
         created=observed.stateful_set is not None,
@@ -158,7 +158,7 @@ def _decide(
         claims_leaving=claims_leaving(observed),
     )
     _keep_finalizer(observed, draft)
-    _tell_racks(observed, spec, draft)  # also while a change is refused: a pod that is made again waits for it
+    _annotate_racks(observed, spec, draft)  # also while a change is refused: a pod that is made again waits for it
     if decided.problem is not None and decided.problem[0] is ClusterReason.INVALID_CONFIG:
         # Nothing of a spec that brokers would not start with reaches them, and what is there stays as it is.
         return decided
@@ -190,9 +190,9 @@ def _decide(
     put_off = _make(observed, desired, draft)
     waiting_for = of_an_earlier_cluster(observed, desired)
     if waiting_for:
-        told = [f"{thing['kind']} {thing['metadata']['name']}" for thing in waiting_for]
+        leaving = [f"{thing['kind']} {thing['metadata']['name']}" for thing in waiting_for]
         long = any(overdue_seconds(observed, thing) > USUAL_WAIT_SECONDS for thing in waiting_for)
-        return replace(decided, waiting_for=told, waits_long=long, roll=Roll(decided.roll.outdated))
+        return replace(decided, waiting_for=leaving, waits_long=long, roll=Roll(decided.roll.outdated))
     _remove_leftovers(observed, desired, keep_settings=not can_make_pods, draft=draft)
     draft.actions += size_claims(observed, spec, replicas)
     decided = replace(decided, roll=_after(observed, put_off, decided.roll))
@@ -205,8 +205,8 @@ def _present(observed: ObservedCluster) -> int:
     there = [broker_id for broker_id, pod in observed.brokers.items() if not pod.leaving]
     if observed.stateful_set is not None:
         return max([int(observed.stateful_set["spec"]["replicas"]), *(i + 1 for i in there)])
-    told = (observed.cluster.get("status") or {}).get("brokers") or ()
-    return max([0, *(i + 1 for i in there), *(int(broker["id"]) + 1 for broker in told)])
+    reported = (observed.cluster.get("status") or {}).get("brokers") or ()
+    return max([0, *(i + 1 for i in there), *(int(broker["id"]) + 1 for broker in reported)])
 
 
 def _problem(observed: ObservedCluster, spec: ClusterSpec) -> tuple[ClusterReason, str] | None:
@@ -301,12 +301,12 @@ def _after(observed: ObservedCluster, put_off: Sequence[Object], decision: Roll)
     """The roll as it is until these are changed: a pod that is replaced before would be made as it was."""
     if not put_off or not decision.replace:
         return decision
-    told = ", ".join(f"{one['kind']} {one['metadata']['name']}" for one in put_off)
+    waiting = ", ".join(f"{one['kind']} {one['metadata']['name']}" for one in put_off)
     going = [stamp for one in put_off if (stamp := instant(one["metadata"].get("deletionTimestamp"))) is not None]
     if going and (observed.now - min(going)).total_seconds() > USUAL_WAIT_SECONDS:
-        message = f"{told}: was deleted and does not go; see its finalizers"
+        message = f"{waiting}: was deleted and does not go; see its finalizers"
         return Roll(decision.outdated, (), ClusterReason.OBJECT_LEAVING, message, RETRY_SECONDS)
-    return Roll(decision.outdated, (), None, f"{told} is changed first", RETRY_SECONDS)
+    return Roll(decision.outdated, (), None, f"{waiting} is changed first", RETRY_SECONDS)
 
 
 def _remove_leftovers(
@@ -323,7 +323,7 @@ def _remove_leftovers(
             draft.actions.append(Delete.of(BY_NAME[kind], thing, "the spec has no use for it"))
 
 
-def _tell_racks(observed: ObservedCluster, spec: ClusterSpec, draft: _Draft) -> None:
+def _annotate_racks(observed: ObservedCluster, spec: ClusterSpec, draft: _Draft) -> None:
     if spec.rack is None:
         return
     for pod in observed.brokers.values():
@@ -350,7 +350,7 @@ def _replace_pods(observed: ObservedCluster, decision: Roll, draft: _Draft) -> N
 
 # --- status and events ------------------------------------------------------------------------------------------------
 
-_TOLD: Final[Mapping[tuple[str, bool], str]] = {
+_EVENT_ACTIONS: Final[Mapping[tuple[str, bool], str]] = {
     (ClusterCondition.READY, True): "Ready",
     (ClusterCondition.READY, False): "NotReady",
     (ClusterCondition.ACCEPTED, False): "Refused",
@@ -381,11 +381,11 @@ def _with_status(draft: _Draft, observed: ObservedCluster, made: Mapping[str, An
     old = {condition["type"]: condition for condition in (before or {}).get("conditions") or ()}
     for condition in made["conditions"]:
         same = old.get(condition["type"], {})
-        told = _TOLD.get((condition["type"], condition["status"] == "True"))
+        action = _EVENT_ACTIONS.get((condition["type"], condition["status"] == "True"))
         changed = (same.get("status"), same.get("reason")) != (condition["status"], condition["reason"])
-        if told and changed and condition["reason"] not in _QUIET:
+        if action and changed and condition["reason"] not in _QUIET:
             warning = condition["reason"] not in _NO_WARNING
-            draft.events.append(Emit(condition["reason"], condition["message"], warning, told))
+            draft.events.append(Emit(condition["reason"], condition["message"], warning, action))
     conditions = {condition["type"]: condition["status"] for condition in made["conditions"]}
     status = None if same_status(made, before) else made
     return ClusterPlan(tuple(draft.actions), status, _once(draft.events), draft.retry_seconds, conditions)

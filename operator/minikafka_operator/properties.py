@@ -88,7 +88,7 @@ def broker_properties(spec: ClusterSpec, names: Names, broker_id: int, external:
 
 
 def _usable(size: str) -> int:
-    """How much a broker may write to a volume of this size."""
+    """Return how much a broker may write to a volume of this size."""
     return usable_bytes(int(quantity(size) or 0))
 
 
@@ -109,7 +109,7 @@ def _escaped(text: str, *, key: bool = False) -> str:
 
 
 def settings_problems(spec: ClusterSpec, names: Names) -> tuple[str, ...]:
-    """What a broker would refuse: one line for each setting, naming its field and what is allowed; none when all is well.
+    """Return what a broker would refuse: one line for each setting, naming its field and what is allowed; none when all is well.
 
     A broker with such a setting would not start, so it must not get it. The API server cannot know Kafka's settings.
     """

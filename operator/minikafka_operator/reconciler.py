@@ -51,7 +51,7 @@ from minikafka_operator.actions import (
     Finalizers,
     Patch,
     ReplacePod,
-    TellTopic,
+    SetTopicCondition,
     WriteDisruptionLease,
 )
 from minikafka_operator.conditions import ClusterReason
@@ -126,14 +126,14 @@ class ClusterReconciler:
         observed = await self.observe(namespace, name)
         if observed is None:
             self._renewals.forget((namespace, name))
-            told = await self._without_cluster(namespace, name)
-            return ReconcileResult("changed" if told else "steady", gone=True)
+            changed = await self._without_cluster(namespace, name)
+            return ReconcileResult("changed" if changed else "steady", gone=True)
         made = plan(observed, self._settings)
         acted = await self._act(observed, made.actions)
         refused = acted.refused
         if refused is not None or acted.held_up:
             made = plan(observed, self._settings, refused, acted.held_up)
-        await self._tell(observed, made, {action.name for action in acted.done if isinstance(action, ReplacePod)})
+        await self._report(observed, made, {action.name for action in acted.done if isinstance(action, ReplacePod)})
         if refused is not None:
             return ReconcileResult("refused", min(REFUSED_RETRY_SECONDS, made.retry_seconds or REFUSED_RETRY_SECONDS))
         retry = (
@@ -355,7 +355,7 @@ class ClusterReconciler:
         return Acted(done, refused)
 
     async def _in_the_way(self, observed: ObservedCluster, action: Create) -> tuple[ClusterReason, str] | None:
-        """Whether what is there instead is somebody else's; None when it is not, or gone again."""
+        """Return whether what is there instead is somebody else's; None when it is not, or gone again."""
         kind, name = action.thing["kind"], action.thing["metadata"]["name"]
         there = await self._server.get(BY_NAME[kind], observed.names.namespace, name)
         if there is None or standing(there, observed.names, observed.uid) is not Standing.FOREIGN:
@@ -382,7 +382,7 @@ class ClusterReconciler:
             case Delete(kind, name, uid, version, why):
                 await self._server.delete(kind, namespace, name, uid, version)
                 logger.info("Deleted %s %s (%s)", kind.name, name, why, extra=context)
-            case TellTopic(name, condition):
+            case SetTopicCondition(name, condition):
                 await self._server.apply_status(TOPIC, namespace, name, {"conditions": [condition]})
                 logger.info("Told MiniKafkaTopic %s: %s", name, condition["reason"], extra=context)
             case WriteDisruptionLease(lease, new, why):
@@ -394,13 +394,13 @@ class ClusterReconciler:
                 did = "Evicted" if evict else "Deleted"
                 logger.info("%s Pod %s, to be made again (%s)", did, name, why, extra=context)
 
-    async def _tell(self, observed: ObservedCluster, made: ClusterPlan, replaced: Set[str]) -> None:
+    async def _report(self, observed: ObservedCluster, made: ClusterPlan, replaced: Set[str]) -> None:
         """Write the status and the Events; of pods that were to be replaced only those that were."""
         names = observed.names
         self._leadership.require()
         if made.status is not None:
             await self._server.apply_status(CLUSTER, names.namespace, names.cluster, made.status)
-        self._telemetry.tell_conditions(names.namespace, names.cluster, made.conditions)
+        self._telemetry.export_conditions(names.namespace, names.cluster, made.conditions)
         for event in made.events:
             if event.related_pod and event.related_pod not in replaced:
                 continue
@@ -444,7 +444,7 @@ class ClusterReconciler:
 
 
 def _title(action: Action) -> str:
-    """What an action is about."""
+    """Return what an action is about."""
     if isinstance(action, Create | Apply):
         return f"{action.thing['kind']} {action.thing['metadata']['name']}"
     return action.name

@@ -270,7 +270,7 @@ def held_up(observed: ObservedCluster, replicas: int, decision: Roll, why: str) 
 
 
 def cannot_go(topics: Sequence[TopicState], broker_id: int, default_min_isr: int) -> str:
-    """Why a broker must not be taken away now; empty when it may."""
+    """Return why a broker must not be taken away now; empty when it may."""
     at_risk = _all_at_risk(topics, broker_id, default_min_isr)
     return _too_few(broker_id, at_risk) if at_risk else ""
 
@@ -295,7 +295,7 @@ def _too_few(broker_id: int, at_risk: Sequence[PartitionState]) -> str:
 
 
 def _given_up(observed: ObservedCluster, broker_id: int, lost: str) -> str:
-    """Why records that go with a broker's pod keep it; empty when none go, or others have them, too."""
+    """Return why records that go with a broker's pod keep it; empty when none go, or others have them, too."""
     last = _last_copies(observed.topic_states, broker_id) if lost else []
     if not last:
         return ""
@@ -365,7 +365,7 @@ def _waits_since(pod: Pod) -> datetime | None:
 
 
 def _seconds_ready(observed: ObservedCluster, replicas: int) -> float:
-    """For how long all of them have been ready."""
+    """Return for how long all of them have been ready."""
     youngest = max((observed.brokers[i].ready_since or observed.now for i in range(replicas)), default=observed.now)
     return (observed.now - youngest).total_seconds()
 

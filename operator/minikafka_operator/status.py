@@ -11,10 +11,10 @@ from minikafka_kube.freshness import Freshness, MetadataGap
 from minikafka_kube.observed import ObservedCluster, PartitionState
 
 from minikafka_operator.api.cluster import ClusterSpec
+from minikafka_operator.broker_problems import BrokerProblem, summary
 from minikafka_operator.conditions import ClusterCondition, ClusterReason
 from minikafka_operator.external import Externals, bootstrap_external, shown
 from minikafka_operator.rollout import Roll
-from minikafka_operator.trouble import BrokerTrouble, summary
 
 _SHOWN_MAX = 3
 
@@ -27,7 +27,7 @@ class Decided:
     """Brokers there should be: what the spec says, or more while brokers that are to go still have replicas."""
     roll: Roll = field(default_factory=lambda: Roll({}))
     externals: Externals = field(default_factory=lambda: Externals({}))
-    troubles: Sequence[BrokerTrouble] = ()
+    problems: Sequence[BrokerProblem] = ()
     problem: tuple[ClusterReason, str] | None = None
     """Why the spec is not accepted."""
     held_back: Sequence[PartitionState] = ()
@@ -103,14 +103,14 @@ def rejected_status(
         before.pop("controller", None)
     old = before.get("conditions") or ()
     made = written(judgements, old, observed.generation, observed.now)
-    told = {condition["type"] for condition in made}
-    before["conditions"] = made + [condition for condition in old if condition["type"] not in told]
+    types = {condition["type"] for condition in made}
+    before["conditions"] = made + [condition for condition in old if condition["type"] not in types]
     before["observedGeneration"] = observed.generation
     return before
 
 
 def _is_controller(name: str, gap: MetadataGap | None, before: Mapping[str, Any]) -> bool:
-    """Whether a pod may be told as the controller: it renews the Lease, or is about to show that it still does."""
+    """Return whether a pod may be told as the controller: it renews the Lease, or is about to show that it still does."""
     return bool(name) and (gap is None or (not gap.lasting and before.get("controller") == name))
 
 
@@ -148,7 +148,7 @@ class _Partitions:
 
 
 def _brokers(observed: ObservedCluster, decided: Decided) -> list[dict[str, Any]]:
-    words = {trouble.broker_id: trouble.message for trouble in decided.troubles}
+    words = {problem.broker_id: problem.message for problem in decided.problems}
     made = []
     for broker_id in sorted({*range(decided.replicas), *observed.brokers}):
         pod = observed.brokers.get(broker_id)
@@ -210,9 +210,9 @@ def _ready(
     count = f"{_of(len(ready), spec.brokers.replicas)} ready"
     if not accepted.holds:
         return Judgement(ClusterCondition.READY, False, accepted.reason, accepted.message)
-    trouble = summary(decided.troubles)
-    if trouble is not None:
-        return Judgement(ClusterCondition.READY, False, trouble[0], f"{count}; {trouble[1]}")
+    problem = summary(decided.problems)
+    if problem is not None:
+        return Judgement(ClusterCondition.READY, False, problem[0], f"{count}; {problem[1]}")
     if decided.waiting_for and len(ready) < decided.replicas:
         return Judgement(ClusterCondition.READY, False, *_waiting(decided))
     if decided.externals.unknown:
@@ -326,11 +326,11 @@ def _rollout(spec: ClusterSpec, decided: Decided) -> Judgement:
 
 
 def _waiting(decided: Decided) -> tuple[ClusterReason, str]:
-    """For what an earlier cluster of this name has left to go."""
-    told = f"waiting until what an earlier cluster of this name has left is gone: {', '.join(decided.waiting_for)}"
+    """Explain what it waits for: what an earlier cluster of this name has left."""
+    message = f"waiting until what an earlier cluster of this name has left is gone: {', '.join(decided.waiting_for)}"
     if decided.waits_long:
-        return ClusterReason.OBJECT_LEAVING, f"{told}; it does not go; see its metadata.finalizers"
-    return ClusterReason.CREATING, told
+        return ClusterReason.OBJECT_LEAVING, f"{message}; it does not go; see its metadata.finalizers"
+    return ClusterReason.CREATING, message
 
 
 def _without_address(decided: Decided) -> str:
@@ -369,5 +369,5 @@ def _listed_brokers(ids: Sequence[int]) -> str:
 
 
 def same_status(made: Mapping[str, Any], found: Mapping[str, Any] | None) -> bool:
-    """Whether writing the status would change nothing."""
+    """Return whether writing the status would change nothing."""
     return made == (found or {})

@@ -43,7 +43,7 @@ def size_claims(observed: ObservedCluster, spec: ClusterSpec, replicas: int) -> 
 
 
 def without_volumes(observed: ObservedCluster, spec: ClusterSpec, replicas: int) -> list[Action]:
-    """What has to go so that claims that are too large, none of which has a volume yet, can be made smaller."""
+    """Return what has to go so that claims that are too large, none of which has a volume yet, can be made smaller."""
     if observed.stateful_set is None or deleting(observed.stateful_set):
         return []
     if not all(pod.never_started for pod in observed.brokers.values()):
@@ -113,7 +113,7 @@ def largest_capacity(observed: ObservedCluster, replicas: int) -> str | None:
 
 def still_larger(observed: ObservedCluster, spec: ClusterSpec, replicas: int) -> str:
     """A sentence about volumes and requests above what the spec says, which cannot be made smaller; or nothing."""
-    told = []
+    shortfalls = []
     for volume, size in claim_sizes(spec).items():
         wanted = quantity(size)
         for claim in _claims(observed, volume, replicas):
@@ -122,11 +122,11 @@ def still_larger(observed: ObservedCluster, spec: ClusterSpec, replicas: int) ->
                 continue
             name, status = claim["metadata"]["name"], claim["status"]
             if there > wanted:
-                told.append(f"{name} has {status['capacity']['storage']}")
+                shortfalls.append(f"{name} has {status['capacity']['storage']}")
             else:
                 request = claim["spec"]["resources"]["requests"]["storage"]
-                told.append(f"{name} has {status['capacity']['storage']} and still asks for {request}")
-    return ", ".join(told)
+                shortfalls.append(f"{name} has {status['capacity']['storage']} and still asks for {request}")
+    return ", ".join(shortfalls)
 
 
 def requested(claim: Object) -> Decimal | None:

@@ -35,7 +35,7 @@ class OperatorTelemetry(Looking):
         if not leading:
             self.condition.clear()
 
-    def tell_conditions(self, namespace: str, cluster: str, conditions: Mapping[str, str]) -> None:
+    def export_conditions(self, namespace: str, cluster: str, conditions: Mapping[str, str]) -> None:
         """Export the conditions (type to status) of one cluster."""
         for kind in ClusterCondition:
             if kind.value in conditions:

@@ -18,7 +18,7 @@ from minikafka_kube.kinds import CLUSTER, TOPIC, Object
 from minikafka_kube.names import TOPIC_FINALIZER
 from minikafka_kube.observed import ObservedCluster, deleting, has_topic_finalizer
 
-from minikafka_operator.actions import Action, Finalizers, TellTopic
+from minikafka_operator.actions import Action, Finalizers, SetTopicCondition
 from minikafka_operator.conditions import TopicReason
 
 READY: Final = "Ready"
@@ -26,13 +26,13 @@ READY: Final = "Ready"
 
 
 def without_cluster(topics: Sequence[Object], cluster: str, now: datetime) -> list[Action]:
-    """What to do about topics that name a cluster that is not there."""
+    """Return what to do about topics that name a cluster that is not there."""
     made: list[Action] = []
     for topic in topics:
         metadata = topic["metadata"]
         if not deleting(topic):
             message = f"spec.clusterRef.name={cluster}: there is no {CLUSTER.name} of that name in its namespace"
-            made += _told(topic, "False", TopicReason.CLUSTER_NOT_FOUND, message, now)
+            made += _set_ready(topic, "False", TopicReason.CLUSTER_NOT_FOUND, message, now)
         elif has_topic_finalizer(topic):
             left = [name for name in metadata["finalizers"] if name != TOPIC_FINALIZER]
             why = "its cluster is not there, so no broker could let it go"
@@ -48,11 +48,11 @@ def with_cluster(observed: ObservedCluster) -> list[Action]:
         reason = _ready(topic).get("reason")
         if reason == TopicReason.CLUSTER_NOT_FOUND or (silent and reason is None and not deleting(topic)):
             message = f"{CLUSTER.name} {observed.names.cluster} is there; its brokers have not taken up the topic yet"
-            made += _told(topic, "Unknown", TopicReason.WAITING_FOR_BROKERS, message, observed.now)
+            made += _set_ready(topic, "Unknown", TopicReason.WAITING_FOR_BROKERS, message, observed.now)
     return made
 
 
-def _told(topic: Object, status: str, reason: TopicReason, message: str, now: datetime) -> list[Action]:
+def _set_ready(topic: Object, status: str, reason: TopicReason, message: str, now: datetime) -> list[Action]:
     metadata, old = topic["metadata"], _ready(topic)
     said = {
         "type": READY,
@@ -64,7 +64,7 @@ def _told(topic: Object, status: str, reason: TopicReason, message: str, now: da
     if said.items() <= old.items():
         return []
     since = old["lastTransitionTime"] if old.get("status") == status else time_text(now)
-    return [TellTopic(metadata["name"], {**said, "lastTransitionTime": since})]
+    return [SetTopicCondition(metadata["name"], {**said, "lastTransitionTime": since})]
 
 
 def _ready(topic: Object) -> Mapping[str, Any]:

@@ -13,13 +13,15 @@ CHAOS = (
         "    capped = float(min(until, written + HOLD_SECONDS_MAX))\n", "    capped = float(min(until, 2**60))\n",
         (GATE,)),
     Bug("a02", "a gate's file that nobody can read holds", "Expiry", "agent/gate.py",
-        "                tell(f\"{TOLD}{error}: it does not hold\")\n            found = None\n",
-        "                tell(f\"{TOLD}{error}: it does not hold\")\n"
+        "                tell(f\"{PREFIX}{error}: it does not hold\")\n            found = None\n",
+        "                tell(f\"{PREFIX}{error}: it does not hold\")\n"
         "            found = GateHold(time.time() + 1) if time.monotonic() - began < 3 else None\n",
         (GATE,)),
     Bug("a03", "a broker that is told to end at the gate opens its logs instead", "Gate", "agent/gate.py",
-        "            tell(f\"{TOLD}told to end after {time.monotonic() - began:.1f} s of waiting\")\n            return False\n",
-        "            tell(f\"{TOLD}told to end after {time.monotonic() - began:.1f} s of waiting\")\n            return True\n",
+        "            tell(f\"{PREFIX}told to end after {time.monotonic() - began:.1f} s of waiting\")\n"
+        "            return False\n",
+        "            tell(f\"{PREFIX}told to end after {time.monotonic() - began:.1f} s of waiting\")\n"
+        "            return True\n",
         (GATE,)),
     Bug("a04", "a power loss spares what a flush had copied and not finished", "Power loss", "agent/power_loss.py",
         "            data.truncate(cut.start)\n", "",

@@ -186,10 +186,10 @@ class Lab:
     def start_anew(self, broker: int) -> None:
         """As the kubelet does, and tells: the broker runs in another container, and is ready."""
         path = self.url("pods", self.names.pod(broker)) + "/status"
-        (told,) = self.find("pods", self.names.pod(broker))["status"]["containerStatuses"]
-        told["restartCount"] += 1
-        told["containerID"] = f"containerd://{broker}-{told['restartCount']}"
-        self.plane.request("PATCH", path, {"status": {"containerStatuses": [told]}})
+        (prometheus_urls,) = self.find("pods", self.names.pod(broker))["status"]["containerStatuses"]
+        prometheus_urls["restartCount"] += 1
+        prometheus_urls["containerID"] = f"containerd://{broker}-{prometheus_urls['restartCount']}"
+        self.plane.request("PATCH", path, {"status": {"containerStatuses": [prometheus_urls]}})
 
     # -- experiments ----------------------------------------------------------------------------------------------------
 
@@ -250,9 +250,13 @@ class Lab:
         listed = self.plane.request("GET", self.url("events"))["items"]
         return [event["reason"] for event in listed if event["regarding"]["name"] == name]
 
-    def wait_told(self, name: str, *reasons: str) -> None:
+    def wait_reported(self, name: str, *reasons: str) -> None:
         """Wait for Events with these reasons: the controller writes them after what they are about, also after a status."""
-        until_now(lambda: set(self.events(name)), lambda told: told.issuperset(reasons), seconds=PATIENCE)
+        until_now(
+            lambda: set(self.events(name)),
+            lambda prometheus_urls: prometheus_urls.issuperset(reasons),
+            seconds=PATIENCE,
+        )
 
     def lease_holder(self) -> str:
         lease = self.find("leases", self.names.disruption)
@@ -286,13 +290,13 @@ def test_a_verdict(lab: Lab) -> None:
     ledger.recovered(Handle(KILL, LEADER), "step back")
     lab.start_anew(1)
     ledger.judging()
-    ledger.tell(verdict="Passed", summary="nothing lost", lost=0, worstGap="0.31 s", asExpected="as expected")
+    ledger.set_fields(verdict="Passed", summary="nothing lost", lost=0, worstGap="0.31 s", asExpected="as expected")
     lab.job_ends("passes")
     found = lab.wait_for("passes", "Completed")
     assert [fault["state"] for fault in found["faults"]] == ["Recovered"]
     until_now(lambda: not lab.find("chaosexperiments", "passes")["metadata"].get("finalizers"), seconds=PATIENCE)
     assert lab.lease_holder() == ""
-    lab.wait_told("passes", "Started", "Verdict", "Completed")
+    lab.wait_reported("passes", "Started", "Verdict", "Completed")
     assert 'minikafka_chaos_fault_active{experiment="passes"' not in _page(lab)
 
 
@@ -305,7 +309,7 @@ def test_refused_with_the_reason(lab: Lab) -> None:
     lab.create("nowhere", clusterRef={"name": "nowhere"})
     found = lab.wait_for("nowhere", "Refused")
     assert found["conditions"][0]["reason"] == "ClusterNotFound"
-    lab.wait_told("nowhere", "ClusterNotFound")
+    lab.wait_reported("nowhere", "ClusterNotFound")
     assert lab.find("jobs", "nowhere-run") is None
 
 
@@ -349,7 +353,7 @@ def test_a_fault_that_cannot_be_undone_is_told_and_let_go(lab: Lab) -> None:
     assert (healed["status"], healed["reason"]) == ("False", "RecoveryFailing")
     assert f"cannot be undone in {lab.names.pod(1)} since {status['recoveryFailing'][0]['since']}" in healed["message"]
     lab.plane.request("PATCH", url, {"metadata": {"annotations": {"minikafka.dev/force-delete": "yes"}}})
-    lab.wait_told("stuck", "AnnotationUnread")
+    lab.wait_reported("stuck", "AnnotationUnread")
     assert lab.find("chaosexperiments", "stuck") is not None
     lab.plane.request("PATCH", url, {"metadata": {"annotations": {"minikafka.dev/force-delete": "True"}}})
     until_now(lambda: lab.find("chaosexperiments", "stuck") is None, seconds=PATIENCE)
@@ -366,7 +370,7 @@ def test_a_lease_that_is_deleted_meanwhile(lab: Lab) -> None:
     lab.plane.request("DELETE", lab.url("leases", lab.names.disruption))
     until_now(lambda: lab.find("leases", lab.names.disruption) is not None, seconds=PATIENCE)
     assert lab.lease_holder() == holder and lab.status("goes-on")["phase"] == "Running"
-    lab.wait_told("goes-on", "LeaseTakenAgain")
+    lab.wait_reported("goes-on", "LeaseTakenAgain")
     lab.plane.request("DELETE", lab.url("chaosexperiments", "goes-on"))
     until_now(lambda: lab.find("jobs", "goes-on-run") is None, seconds=PATIENCE)
     lab.pod_ends("goes-on")
@@ -431,7 +435,7 @@ def test_topics_that_it_made_go_and_others_stay(lab: Lab) -> None:
     found = lab.wait_for("topics", "Error")
     assert [(one["name"], one["state"]) for one in found["topics"]] == [("bank", "Removed"), ("audit", "Removed")]
     assert "deletionTimestamp" not in lab.find("minikafkatopics", "audit")["metadata"]
-    lab.wait_told("topics", "TopicsRemoved")
+    lab.wait_reported("topics", "TopicsRemoved")
     assert lab.lease_holder() == ""
     lab.word.remove("audit")
     lab.plane.request("PATCH", lab.url("minikafkatopics", "audit"), {"metadata": {"finalizers": []}})
@@ -487,8 +491,8 @@ class TestRights:
         may += more if account == "controller" else []
         assert set(table(lab.plane, user, lab.namespace, may).values()) == {True}
         never = [*self.NEVER, *(more if account == "runner" else ())]
-        told = table(lab.plane, user, lab.namespace, never)
-        assert not [question for question, answer in told.items() if answer]
+        prometheus_urls = table(lab.plane, user, lab.namespace, never)
+        assert not [question for question, answer in prometheus_urls.items() if answer]
         elsewhere = table(lab.plane, user, "default", may)
         assert not [question for question, answer in elsewhere.items() if answer]
 
@@ -537,10 +541,10 @@ class TestRights:
             return clients[who].kubectl("-n", lab.namespace, "exec", pod, "-c", "chaos-agent", "--", *words.split())
 
         until_now(lambda: said("minikafka-chaos-runner", "sh"), lambda answer: says in answer, seconds=PATIENCE)
-        told = {words: said("minikafka-chaos-runner", words) for words in self.REFUSED}
-        assert not [words for words, answer in told.items() if says not in answer]
-        told = {words: said("minikafka-chaos-runner", f"minikafka agent {words}") for words in self.ALLOWED}
-        assert not [words for words, answer in told.items() if not answer or says in answer], (
+        prometheus_urls = {words: said("minikafka-chaos-runner", words) for words in self.REFUSED}
+        assert not [words for words, answer in prometheus_urls.items() if says not in answer]
+        prometheus_urls = {words: said("minikafka-chaos-runner", f"minikafka agent {words}") for words in self.ALLOWED}
+        assert not [words for words, answer in prometheus_urls.items() if not answer or says in answer], (
             "to a node that is not there"
         )
         assert says in said(lab.namespace, "minikafka agent kill --id f1 --seconds 9")
@@ -568,14 +572,14 @@ class TestChart:
         assert listed and set(json.loads(listed[1])) == set(verbs.choices) - {"serve"}
 
     def test_which_prometheus_may_be_asked(self) -> None:
-        def told(*options: str) -> list[str]:
+        def prometheus_urls(*options: str) -> list[str]:
             deployment = next(one for one in template("op", *options) if one["kind"] == "Deployment")
             words = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
             return [word.partition("=")[2] for word in words if word.startswith("--prometheus-url=")]
 
-        assert tuple(told()) == IN_CLUSTER
-        assert told("--set-json=prometheusUrls=[]") == [""]
-        assert told("--set=prometheusUrls={http://prometheus.example:9090/team}") == [
+        assert tuple(prometheus_urls()) == IN_CLUSTER
+        assert prometheus_urls("--set-json=prometheusUrls=[]") == [""]
+        assert prometheus_urls("--set=prometheusUrls={http://prometheus.example:9090/team}") == [
             "http://prometheus.example:9090/team"
         ]
         assert "prometheusUrls" in refused("op", CHART, "prometheusUrls={file:///etc/passwd}")

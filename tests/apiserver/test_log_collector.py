@@ -196,12 +196,12 @@ def configurations(chart: list[dict[str, Any]]) -> tuple[str, str]:
 
 def shell_command(chart: list[dict[str, Any]], kind: str) -> str:
     """What the shell of a container is told."""
-    return _told(_container(chart, kind)["command"])
+    return _script_of(_container(chart, kind)["command"])
 
 
 def readiness(chart: list[dict[str, Any]], kind: str) -> str:
     """What the shell of a readiness probe is told."""
-    return _told(_container(chart, kind)["readinessProbe"]["exec"]["command"])
+    return _script_of(_container(chart, kind)["readinessProbe"]["exec"]["command"])
 
 
 def _container(chart: list[dict[str, Any]], kind: str) -> dict[str, Any]:
@@ -210,10 +210,10 @@ def _container(chart: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     return dict(container)
 
 
-def _told(command: list[str]) -> str:
-    shell, option, told = command
+def _script_of(command: list[str]) -> str:
+    shell, option, script = command
     assert (shell, option) == ("sh", "-c")
-    return told
+    return script
 
 
 def moved(text: str, *places: tuple[str, str]) -> str:

@@ -125,7 +125,8 @@ def _form(item: pytest.Item) -> str:
     """Tell the shortest form of the tests that has it."""
     if item.get_closest_marker("full"):
         return FULL
-    return QUICK if item.nodeid.startswith("tests/unit/") and not item.get_closest_marker("jvm") else TEST
+    slow = any(item.get_closest_marker(name) for name in ("jvm", "slow"))
+    return QUICK if item.nodeid.startswith("tests/unit/") and not slow else TEST
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -97,7 +97,7 @@ class Lab:
         found.sort(key=lambda each: str(each.get("lastTimestamp") or ""))
         return [(each["reason"], each["message"]) for each in found]
 
-    def wait_told(self, name: str, reason: str) -> str:
+    def wait_reported(self, name: str, reason: str) -> str:
         """Wait for an Event with this reason, which follows what it is about; what `kubectl describe` says then."""
         eventually(
             lambda: {told for told, _ in self.events(name)},

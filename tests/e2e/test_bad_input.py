@@ -62,11 +62,11 @@ def test_trouble_is_told_in_a_condition_and_an_event(
     whole = {"brokers": {"replicas": 1}, "replication": {"defaultFactor": 1, "minInsyncReplicas": 1}, **spec}
     namespace.apply(cluster.manifest(whole))
 
-    def told(found: Object | None) -> bool:
+    def explains(found: Object | None) -> bool:
         conditions = ((found or {}).get("status") or {}).get("conditions") or []
         return any(each["status"] == "False" and word in each["message"] for each in conditions)
 
-    found = eventually(cluster.get, told, seconds=TOLD_SECONDS_MAX, what=f"a condition tells of {word}")
+    found = eventually(cluster.get, explains, seconds=TOLD_SECONDS_MAX, what=f"a condition tells of {word}")
     say(f"{word}: {condition(found, 'Ready')['message']}")
     eventually(
         lambda: namespace.objects.list("event"),

@@ -105,7 +105,7 @@ def test_the_demo_passes(lab: Lab) -> None:
     lab.kubectl("apply", "--filename", str(SCENARIOS / "demo.yaml"))
     (found,) = lab.wait_for_end("demo")
     say(f"{time.monotonic() - began:6.1f} s  kubectl apply of the demo to its verdict")
-    told = lab.wait_told("demo", found["phase"])
+    told = lab.wait_reported("demo", found["phase"])
     assert (found["phase"], found["verdict"], found["lost"]) == ("Completed", "Passed", 0), told
     assert found["acknowledged"] > 1500 and found["faultNow"] == ""
     assert [(fault["verb"], fault["state"]) for fault in found["faults"]] == [
@@ -139,7 +139,7 @@ def test_a_story_on_a_cluster_that_is_there(lab: Lab, shared: BrokerCluster) -> 
     )
     assert f"{shared.pod_name(broker)}: PowerLoss by experiment {name} (step dark), which ends at " in ready["message"]
     (found,) = lab.wait_for_end(name)
-    told = lab.wait_told(name, found["phase"])
+    told = lab.wait_reported(name, found["phase"])
     assert (found["phase"], found["verdict"], found["lost"]) == ("Completed", "Passed", 0), told
     assert found["acknowledged"] >= 70 and found["cluster"] == "shared"
     steps = [(fault["step"], fault["verb"], fault["state"]) for fault in found["faults"]]

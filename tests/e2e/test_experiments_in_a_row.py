@@ -128,7 +128,7 @@ class Watch:
             thread.join(60)
 
 
-def told(lab: Lab, name: str, ending: str) -> Object:
+def carried_through(lab: Lab, name: str, ending: str) -> Object:
     """Carry one experiment through; its status at the end, of a deleted one as it was last seen."""
     lab.apply(name, STORY if ending == "verdict" else LONG)
     if ending == "verdict":
@@ -156,7 +156,7 @@ def test_no_broker_is_out_when_an_experiment_has_ended(lab: Lab, node: Node) -> 
         for number, ending in enumerate(ENDINGS, 1):
             name = f"row-{number}"
             began = time.monotonic()
-            found = told(lab, name, ending)
+            found = carried_through(lab, name, ending)
             assert watch.out() == [], f"{name} ({ending}) has ended: {found}"
             restarts = [cluster.restarts(broker) for broker in range(3)]
             for _ in range(QUIET_LOOKS):  # what the kubelet had not noticed yet would come now

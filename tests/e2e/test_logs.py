@@ -168,7 +168,7 @@ def test_every_event_outlives_pods_and_claims(
     assert {event["broker"] for event in written if event["event"] == "broker_stopped"} == set(BROKERS)
     found = pod_logs.read([logs])
     assert not found.damaged and not found.unfinished
-    say(f"{len(written)} events of {found.logs} lives of containers, none lost; {found.told()}")
+    say(f"{len(written)} events of {found.logs} lives of containers, none lost; {found.summary()}")
 
     of_claim = {"podLogs": {"claim": "minikafka-logs", "pods": pods}}
     reported = spark_jobs.report(cluster.kubectl, programs, image("analytics"), by_spark, of_claim)

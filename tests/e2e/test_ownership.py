@@ -24,10 +24,10 @@ def test_a_strangers_config_map_survives(broker_cluster: Callable[[str], BrokerC
     before = namespace.objects.there("configmap", "demo-config")
     namespace.apply(cluster.manifest({**ONE_BROKER, "storage": {"deleteClaim": True}}))
 
-    def told(found: Object | None) -> bool:
+    def is_conflict(found: Object | None) -> bool:
         return condition(found, "Accepted").get("reason") == "ObjectConflict"
 
-    found = eventually(cluster.get, told, seconds=TOLD_SECONDS_MAX, what="the conflict is told")
+    found = eventually(cluster.get, is_conflict, seconds=TOLD_SECONDS_MAX, what="the conflict is told")
     assert "ConfigMap demo-config" in condition(found, "Ready")["message"]
     assert namespace.objects.there("configmap", "demo-config") == before
     cluster.down()

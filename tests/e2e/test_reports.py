@@ -59,7 +59,7 @@ def _wait_rolled_out(kubectl: Kubectl, deployment: str) -> None:
 
 
 @dataclass(frozen=True)
-class Told:
+class ReportedStory:
     """The status of the story once there is a report of it, and the executors that were seen meanwhile."""
 
     status: Object
@@ -67,7 +67,7 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def told(reporting_lab: Lab) -> Told:
+def reported_story(reporting_lab: Lab) -> ReportedStory:
     """The story, applied, carried out and reported. It is read by all tests here."""
     kubectl = reporting_lab.kubectl
     began = time.monotonic()
@@ -95,12 +95,12 @@ def told(reporting_lab: Lab) -> Told:
     took = time.monotonic() - began
     say(f"{ended_after[0]:6.1f} s  kubectl apply of {STORY} to its verdict; {took:.1f} s to its report by {executors}")
     say(kubectl("get", "mkx"))
-    return Told(status, executors)
+    return ReportedStory(status, executors)
 
 
-def test_kip_101_a_fails_and_names_the_lost_record(reporting_lab: Lab, told: Told) -> None:
-    found = told.status
-    described = reporting_lab.wait_told(STORY, found["phase"])
+def test_kip_101_a_fails_and_names_the_lost_record(reporting_lab: Lab, reported_story: ReportedStory) -> None:
+    found = reported_story.status
+    described = reporting_lab.wait_reported(STORY, found["phase"])
     ended = (found["phase"], found["verdict"], found["lost"], found["acknowledged"])
     assert ended == ("Completed", "Failed", 1, 2), described
     assert anomalies(found) == {"unseen": 1}
@@ -114,11 +114,11 @@ def test_kip_101_a_fails_and_names_the_lost_record(reporting_lab: Lab, told: Tol
     assert all(fault["state"] == "Recovered" for fault in found["faults"])
 
 
-def test_spark_reports_the_same_by_an_executor(reporting_lab: Lab, told: Told) -> None:
-    kubectl, status = reporting_lab.kubectl, told.status
+def test_spark_reports_the_same_by_an_executor(reporting_lab: Lab, reported_story: ReportedStory) -> None:
+    kubectl, status = reporting_lab.kubectl, reported_story.status
     made = condition({"status": status}, "Reported")
     assert (made.get("status"), made.get("reason")) == ("True", "ReportMade"), (made, _log(kubectl))
-    assert told.executors, "no executor pod was seen"
+    assert reported_story.executors, "no executor pod was seen"
     report = status["report"]
     assert (report["claim"], report["verdict"]) == (CLAIM, status["verdict"])
     assert report["path"] == f"{status['run']}/report.html"

@@ -38,7 +38,7 @@ def able() -> list[str]:
     ]
 
 
-def told(name: str) -> list[Scenario]:
+def variants(name: str) -> list[Scenario]:
     """A scenario, once for each of its settings of which it expects something."""
     settings = [[f"{entry.name}={entry.value}" for entry in each.when] for each in library.find(name).spec.expect]
     shorter = [SHORTER[name]] if name in SHORTER else []
@@ -62,7 +62,7 @@ def test_those_that_are_chosen_are_there() -> None:
 
 
 def test_what_a_scenario_expects_is_found(lab: Lab, name: str) -> None:
-    scenarios = {f"{name}-{number}": scenario for number, scenario in enumerate(told(name))}
+    scenarios = {f"{name}-{number}": scenario for number, scenario in enumerate(variants(name))}
     specs = {made: scenario.as_json()["spec"] for made, scenario in scenarios.items()}
     statuses = lab.run(specs, at_once=1, seconds=RUN_SECONDS_MAX)  # each brings a cluster along
     for made, found in statuses.items():

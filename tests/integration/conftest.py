@@ -16,6 +16,7 @@ from minikafka.local.cluster import LocalCluster
 from minikafka.local.errors import PortInUse
 from minikafka.local.ports import free_base_port
 
+from tests.clusters import tied_cluster
 from tests.waiting import until_now
 
 MakeCluster = Callable[..., LocalCluster]
@@ -41,7 +42,7 @@ def clusters(folder: Callable[[], Path]) -> Iterator[MakeCluster]:
         unflushed: bool | None = None,
     ) -> LocalCluster:
         for attempt in range(5):
-            cluster = LocalCluster(folder())
+            cluster = tied_cluster(folder())
             mine.append(cluster)
             _running.append(cluster)
             try:

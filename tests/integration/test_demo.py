@@ -64,7 +64,7 @@ def runs(tmp_path: Path) -> Iterator[Path]:
     assert left == []
 
 
-def held_to_its_story(verdict: dict[str, Any]) -> Path:
+def check_verdict(verdict: dict[str, Any]) -> Path:
     """Nothing is lost, and everything is on record; the run's folder."""
     assert verdict["verdict"] == "Passed"
     assert verdict["counts"]["lost"] == verdict["counts"]["divergent"] == 0
@@ -92,7 +92,7 @@ def test_the_demo_passes_twice(runs: Path) -> None:
             timeout=DEMO_DEADLINE_S,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        held_to_its_story(json.loads(done.stdout))
+        check_verdict(json.loads(done.stdout))
     assert len(list(runs.iterdir())) == 2
 
 
@@ -107,7 +107,7 @@ def test_a_demo_is_judged_twice_and_leaves_no_jvm(runs: Path, java: None) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
     verdict = json.loads(done.stdout)
     assert verdict["judges_differ"] is None
-    directory = held_to_its_story(verdict)
+    directory = check_verdict(verdict)
     assert "brokers are down" in done.stderr and "analysed with Spark in" in done.stderr, "all that was told is told"
     report = json.loads((directory / "report.json").read_text())
     assert report["runs"][0]["verdict"]["agree"] is True

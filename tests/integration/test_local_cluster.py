@@ -19,6 +19,8 @@ from minikafka.local.cluster import LocalCluster
 from minikafka.local.errors import BadRequest, BrokerFailed, ClusterError, PortInUse
 from minikafka.local.ports import free_base_port
 
+from tests.waiting import until_now
+
 STUB = (sys.executable, str(Path(__file__).with_name("stub_broker.py")), "broker", "--config")
 
 
@@ -278,3 +280,30 @@ def test_ports_are_given_once_while_their_holder_lives() -> None:
     assert first.strip().isdigit()
     assert first not in twice
     assert twice[0] == twice[1], "and are free again when it is gone"
+
+
+WORKER = """
+import sys, time
+from pathlib import Path
+from minikafka.local.ports import free_base_port
+from tests.clusters import tied_cluster
+cluster = tied_cluster(Path(sys.argv[1]))
+cluster.up(1, free_base_port(1), timeout=120)
+print(cluster.pid(1), flush=True)
+time.sleep(600)
+"""
+"""What a worker of pytest-xdist does, as far as its clusters go."""
+
+
+def test_the_clusters_of_tests_end_with_a_worker_that_is_killed(tmp_path: Path) -> None:
+    command = (sys.executable, "-c", WORKER, str(tmp_path))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as worker:
+        assert worker.stdout is not None
+        line = worker.stdout.readline()
+        worker.kill()
+    until_now(lambda: not alive(int(line)), what=f"broker {line} has ended")
+
+
+def test_the_shared_clusters_brokers_end_with_the_tests(shared_cluster: LocalCluster) -> None:
+    pids = [broker.pid for broker in shared_cluster.info().brokers]
+    assert ["--while-stdin" in process.command_line(pid or 0) for pid in pids] == [True] * 3

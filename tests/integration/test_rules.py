@@ -213,7 +213,7 @@ def test_deleted_records_are_told_by_every_replica(cluster: LocalCluster, topic:
     (deleted,) = admin.delete_records([TopicPartition(topic, 0, 6)]).values()
     assert deleted.result(60).low_watermark == 6
 
-    def told() -> dict[int, str]:
+    def moved_logs() -> dict[int, str]:
         found = {}
         for path in cluster.data.rglob("events.jsonl"):
             for event in map(json.loads, path.read_text().splitlines()):
@@ -222,7 +222,7 @@ def test_deleted_records_are_told_by_every_replica(cluster: LocalCluster, topic:
                     found[event["broker"]] = event["fields"]["reason"]
         return found
 
-    found = until(told, lambda seen: len(seen) == 3)
+    found = until(moved_logs, lambda seen: len(seen) == 3)
     assert sorted(found.values())[0] == "DeleteRecords"
 
 
@@ -254,14 +254,14 @@ def test_a_controller_that_hears_nobody_stands_back_first(
     for broker in others:
         cluster.pause(broker)
     try:
-        told = until(
+        moved_logs = until(
             lambda: events(cluster, controller)[before:],
             lambda found: ("broker_fenced", others[1]) in found,
             seconds=120,
         )
-        names = [name for name, _ in told]
+        names = [name for name, _ in moved_logs]
         resigned, fenced = names.index("controller_resigned"), names.index("broker_fenced")
-        assert told[resigned][1] == CUT_OFF
+        assert moved_logs[resigned][1] == CUT_OFF
         assert resigned < fenced, "it accused nobody before"
         assert names[resigned:fenced].count("controller_elected") == 1, "nobody else took the lease"
     finally:

@@ -108,7 +108,7 @@ class Witness:
                 found += [json.loads(line) for line in path.read_text().splitlines()]
         return found
 
-    def told(self, event: str, **fields: Any) -> list[dict[str, Any]]:
+    def events_of(self, event: str, **fields: Any) -> list[dict[str, Any]]:
         """The events of that name with these fields, or topic."""
         return [
             e
@@ -359,7 +359,7 @@ class Story:
         self.cluster.start(2)
         self.cluster.wait_ready(DEADLINE)
         for event in ("log_truncated", "corrupt_batch", "replica_fetch_failed", "log_restarted"):
-            self.until(lambda: self.witness.told(event), seconds=DEADLINE)  # noqa: B023
+            self.until(lambda: self.witness.events_of(event), seconds=DEADLINE)  # noqa: B023
         self.until(lambda: len(self.partition("main").in_sync), lambda n: n == 3, seconds=DEADLINE)
         self.witness.look()
 
@@ -368,7 +368,7 @@ class Story:
         self.cluster.terminate(broker, DEADLINE)
         self.cluster.start(broker)
         self.cluster.wait_ready(DEADLINE)
-        self.until(lambda: self.witness.told("group_loaded"), seconds=DEADLINE)
+        self.until(lambda: self.witness.events_of("group_loaded"), seconds=DEADLINE)
         self.until(lambda: len(self.partition("main").in_sync), lambda n: n == 3, seconds=DEADLINE)
         self.witness.look()
 
@@ -386,7 +386,7 @@ class Story:
 
         self.until(failed, seconds=DEADLINE)
         obstacle.rmdir()
-        self.until(lambda: self.witness.told("component_recovered"), seconds=DEADLINE)
+        self.until(lambda: self.witness.events_of("component_recovered"), seconds=DEADLINE)
 
     def a_disk_refuses(self) -> None:
         """Broker 3 cannot begin a new segment: its log goes offline, and comes back once it can."""
@@ -404,7 +404,7 @@ class Story:
 
         self.until(offline, seconds=DEADLINE)
         obstacle.rmdir()
-        self.until(lambda: self.witness.told("log_online"), seconds=DEADLINE)
+        self.until(lambda: self.witness.events_of("log_online"), seconds=DEADLINE)
         self.until(lambda: self.witness.latest("minikafka_offline_logs", 3), lambda n: n == 0, seconds=DEADLINE)
         self.produce("rolling", 0, b"goes on")
         self.until(lambda: len(self.partition("main").in_sync), lambda n: n == 3, seconds=DEADLINE)
@@ -418,7 +418,7 @@ class Story:
         epochs.write_text("\n".join([*lines, ""]))
         self.cluster.start(3)
         self.cluster.wait_ready(DEADLINE)
-        self.until(lambda: self.witness.told("metadata_behind_log", topic="rolling"), seconds=DEADLINE)
+        self.until(lambda: self.witness.events_of("metadata_behind_log", topic="rolling"), seconds=DEADLINE)
         ahead = "minikafka_partitions_ahead_of_metadata"
         self.until(lambda: self.witness.latest(ahead, 3), lambda n: n == 1, seconds=DEADLINE)
         (deleted,) = self.admin.delete_topics(["rolling"]).values()
@@ -478,7 +478,7 @@ class Story:
                 partition_epoch = row.partition_epoch
         self.until(lambda: len(self.partition("main").in_sync), lambda n: n == 3, seconds=DEADLINE)
         self.witness.look()
-        return bool(self.witness.told("alter_partition_refused", topic="main"))
+        return bool(self.witness.events_of("alter_partition_refused", topic="main"))
 
     def the_end(self) -> None:
         """A replica moves away, a topic goes, and one broker's event log is on a full disk."""
@@ -578,12 +578,12 @@ SHOWN_BY_OTHERS = {
 
 @pytest.mark.parametrize("event", [event for event in EVENTS if event not in SHOWN_BY_OTHERS])
 def test_every_declared_event_happens(witness: Witness, event: str) -> None:
-    told = witness.told(event)
-    assert told, sorted({e["event"] for e in witness.events()})
-    assert [problem(record) for record in told] == [None] * len(told)
+    found = witness.events_of(event)
+    assert found, sorted({e["event"] for e in witness.events()})
+    assert [problem(record) for record in found] == [None] * len(found)
 
 
 def test_a_power_loss_is_told(witness: Witness) -> None:
     """With the offset where the log ends now: what was above is gone."""
-    (lost,) = witness.told("unflushed_lost", topic="alone", partition=0)
+    (lost,) = witness.events_of("unflushed_lost", topic="alone", partition=0)
     assert (lost["broker"], lost["fields"]) == (3, {"log_end_offset": 0, "high_watermark": 1})

@@ -14,12 +14,14 @@ from minikafka.cli.main import main
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.ports import free_base_port
 
+from tests.clusters import tied_cluster
+
 READ_DEADLINE = ("--read-deadline", "300")
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    cluster = LocalCluster(tmp_path / "cluster")
+    cluster = tied_cluster(tmp_path / "cluster")
     cluster.up(3, free_base_port(3), timeout=120)
     yield cluster
     cluster.down()

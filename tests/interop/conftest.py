@@ -6,7 +6,6 @@ The same tests pass against Apache Kafka; README.md says how to run them there.
 from __future__ import annotations
 
 import os
-import signal
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -35,17 +34,15 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given:
         yield given
         return
-    from minikafka.local.cluster import LocalCluster
     from minikafka.local.ports import free_base_port
 
-    cluster = LocalCluster(tmp_path_factory.mktemp("interop-cluster"))
-    # The brokers are detached: without this, ending pytest by SIGTERM would leave them behind.
-    previous = signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
+    from tests.clusters import tied_cluster
+
+    cluster = tied_cluster(tmp_path_factory.mktemp("interop-cluster"))
     try:
         yield cluster.up(3, free_base_port(3), BROKER_SETTINGS, timeout=120).bootstrap
     finally:
         cluster.down()
-        signal.signal(signal.SIGTERM, previous)
 
 
 @pytest.fixture(autouse=True)

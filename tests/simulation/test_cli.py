@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import pytest
 from minikafka.cli.main import main
-from minikafka_chaos.commands.simulate import ORDINARY, TAIL_LINES, telling
+from minikafka_chaos.commands.simulate import ORDINARY, TAIL_LINES, excerpt
 from minikafka_chaos.simulation import world
 from minikafka_chaos.simulation.world import SECONDS_USUAL, Plan, simulate
 
@@ -129,8 +129,8 @@ def test_a_long_schedule_may_make_more_events(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_end_of_a_trace_is_told_without_ordinary_appends() -> None:
     trace = [f"{i:8.3f} b1 t-0 {'appends 1..2' if i % 3 else 'truncates 2 -> 1'}" for i in range(300)]
-    lines = telling(trace)
+    lines = excerpt(trace)
     assert lines[-12:] == trace[-12:]
     assert len([line for line in lines if "more" not in line]) == TAIL_LINES
     assert not any(word in line for line in lines[:-12] for word in ORDINARY)
-    assert telling(trace[:5]) == trace[:5]
+    assert excerpt(trace[:5]) == trace[:5]

@@ -1,11 +1,19 @@
-"""One class name, one meaning: a name that occurs in two modules means the same in both, or is one of a document's fields."""
+"""Hold names to the field's words, and each to one meaning.
+
+A class name that occurs in two modules means the same in both, or is one of a document's fields. A word that says neither
+who does something nor what is done to what is in no name at all.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = (
@@ -49,13 +57,19 @@ TWICE = {
 
 
 @cache
+def parsed(path: Path) -> ast.Module:
+    """Parse a module, once for all tests here."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def public_classes() -> Counter[str]:
     """In how many modules each public class name is declared at the top."""
     return Counter(
         node.name
         for source in SOURCES
         for path in sorted((ROOT / source).rglob("*.py"))
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for node in parsed(path).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
 
@@ -71,3 +85,85 @@ def test_each_line_is_needed() -> None:
 
 def test_all_packages_are_looked_at() -> None:
     assert {"Broker", "ApiServer", "ClusterReconciler", "ExperimentReconciler", "MetricRange"} <= set(public_classes())
+
+
+INSTEAD = {
+    "told": "what was done (reported, described, answered with), or what it holds (facts, message, problem)",
+    "telling": "what it writes to (ReportingLedger), or what it makes (excerpt)",
+    "trouble": "problem, failure or error",
+    "troubles": "problems, failures or errors",
+    "blindness": "scrape_gaps, scrape_coverage",
+    "aftermath": "fault_impact",
+    "ambushes": "TargetedFaults",
+    "asker": "a client: WireClient",
+    "curious": "ApiProber",
+    "people": "who they are: KubectlUser",
+    "turns": "disruption_lease",
+    "its": "the noun: x_class for its_x, _has_all_fields for _has_its_fields",
+}
+"""Words that no name has, and what to say instead."""
+
+NOT_YET = (
+    "broker-image/minikafka/groups",
+    "broker-image/minikafka/log",
+    "broker-image/minikafka/membership",
+    "broker-image/minikafka/replication",
+    "broker-image/minikafka/server",
+    "broker-image/minikafka/testing/broker_thread.py",  # its_context: what the broker calls it
+    "chaos/minikafka_chaos/simulation",
+)
+"""Rooms in which such names still stand."""
+
+KEPT = {
+    ("chaos/minikafka_chaos/errors.py", "ToolTrouble"),  # minikafka.testing offers it
+    ("chaos/minikafka_chaos/grounds/processes.py", "_as_tool_trouble"),
+    ("chaos/minikafka_chaos/controller/reasons.py", "TOLD"),  # the reason of an Event
+    ("chaos/minikafka_chaos/matrix/trials.py", "told"),  # a field of the results' lines
+    ("chaos/minikafka_chaos/scenario/probes.py", "TOLD"),  # a word of scenarios
+}
+"""Names that stay, for programs and files rely on them."""
+
+
+def words(name: str) -> set[str]:
+    """The words of a name, as in `told_of_it` and in `ToldOfIt`, in small letters."""
+    return set(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_"))
+
+
+def names_in(path: Path) -> Iterator[str]:
+    """Yield all names that a module declares: its own, and those of classes, functions, parameters and variables."""
+    yield path.stem
+    for node in ast.walk(parsed(path)):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case ast.alias(asname=str(name)) | ast.ExceptHandler(name=str(name)):
+                yield name
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_names_have_the_fields_words(source: str) -> None:
+    found = [
+        f"{where}: {name}: instead of {word!r} say {INSTEAD[word]}"
+        for path in sorted((ROOT / source).rglob("*.py"))
+        if not (where := path.relative_to(ROOT).as_posix()).startswith(NOT_YET)
+        for name in sorted(set(names_in(path)))
+        if (where, name) not in KEPT
+        for word in sorted(words(name) & INSTEAD.keys())
+    ]
+    assert found == []
+
+
+def test_each_name_that_stays_is_there() -> None:
+    assert sorted((where, name) for where, name in KEPT if name not in set(names_in(ROOT / where))) == []
+
+
+def test_words_are_found_in_each_kind_of_name(tmp_path: Path) -> None:
+    path = tmp_path / "trouble.py"
+    path.write_text(
+        "import a as told_by\nclass TellingLedger:\n    async def was_told(self, troubles): self.its_x = 1\n"
+        "try:\n    blindness = 1\nexcept E as aftermath:\n    pass\n"
+    )
+    found = {word for name in names_in(path) for word in words(name)} & INSTEAD.keys()
+    assert found == {"trouble", "told", "telling", "troubles", "its", "blindness", "aftermath"}

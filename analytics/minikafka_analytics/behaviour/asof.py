@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def latest(rows: DataFrame, spans: DataFrame) -> DataFrame:
-    """Which span holds at a moment: (run, lane, id, number, began).
+    """Return which span holds at a moment: (run, lane, id, number, began).
 
     Rows are (run, lane, id, time), spans (run, lane, number, began, until).
 
@@ -43,7 +43,7 @@ def latest(rows: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def within(moments: DataFrame, spans: DataFrame) -> DataFrame:
-    """Which moments (run, lane, number, time) lie in which spans (run, lane, id, low, high): (run, lane, id, number).
+    """Return which moments (run, lane, number, time) lie in which spans (run, lane, id, low, high): (run, lane, id, number).
 
     `low` belongs to the span, `high` does not. The moments of a lane are numbered in order, so those of a span are a range.
     """

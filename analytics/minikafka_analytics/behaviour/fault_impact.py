@@ -43,7 +43,7 @@ class Spans:
         self._longest = {lane: list(accumulate(found, max)) for lane, found in self._spans.items()}
 
     def at(self, lane: int | None, time: float) -> Span | None:
-        """Of several the one that began last, unless it is over by then: then the one that lasts longest."""
+        """Return the one that began last, unless it is over by then: then the one that lasts longest."""
         if lane not in self._spans:
             return None
         before = bisect_right(self._began[lane], time) - 1
@@ -81,7 +81,7 @@ class Blame:
         anyone = ((ANYONE, _span(fault, BLAMED_FOR_SECONDS)) for fault in faults)
         self._spans = Spans([*blows(faults, BLAMED_FOR_SECONDS), *anyone])
 
-    def told(self, rows: Iterable[Record]) -> list[Record]:
+    def attribute(self, rows: Iterable[Record]) -> list[Record]:
         """Rows with `time` and `concerned` (brokers), and with `fault` (a number or None) and `after_fault` (seconds) added."""
         return [{**row, **self._before(row["concerned"], row["time"])} for row in rows]
 
@@ -191,7 +191,7 @@ Key = tuple[int, str, int]
 
 
 def _led(faults: Sequence[Record], terms: Sequence[Record]) -> dict[Key, Record]:
-    """Of each fault the partitions that a broker of it led when it began, with the next leader."""
+    """Return for each fault the partitions that a broker of it led when it began, with the next leader."""
     struck: dict[int, list[tuple[float, int]]] = defaultdict(list)
     for fault in faults:
         for broker in fault["brokers"]:
@@ -215,7 +215,7 @@ def _led(faults: Sequence[Record], terms: Sequence[Record]) -> dict[Key, Record]
 
 
 def _left(faults: Sequence[Record], isr: Sequence[Record]) -> dict[Key, Record]:
-    """Of each fault the partitions whose ISR lost a broker of it: the first such change."""
+    """Return for each fault the partitions whose ISR lost a broker of it: the first such change."""
     spans = Spans(blows(faults, LEFT_WITHIN_SECONDS))
     found: dict[Key, Record] = {}
     for change in isr:

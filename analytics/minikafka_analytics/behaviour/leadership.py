@@ -71,13 +71,13 @@ def isr_changes(events: DataFrame, partitions: DataFrame) -> DataFrame:
     """
     return query(
         """
-        WITH told AS (
+        WITH states AS (
           SELECT run, topic, partition, time, seq, event, broker, leader_epoch, array_sort(isr) AS isr
           FROM {events}
           WHERE isr IS NOT NULL AND topic IS NOT NULL AND partition IS NOT NULL
             AND event IN ('leader_elected', 'became_leader', 'isr_shrunk', 'isr_expanded')
         ), step AS (
-          SELECT *, lag(isr) OVER (PARTITION BY run, topic, partition ORDER BY leader_epoch, time, seq) AS before FROM told
+          SELECT *, lag(isr) OVER (PARTITION BY run, topic, partition ORDER BY leader_epoch, time, seq) AS before FROM states
         ), change AS (
           SELECT run, topic, partition, time, seq, event, broker, leader_epoch, isr, before IS NULL AS first,
                  array_except(coalesce(before, array()), isr) AS removed, array_except(isr, coalesce(before, array())) AS added
@@ -173,7 +173,7 @@ def truncations(events: DataFrame, fates: DataFrame, terms: DataFrame, faults: D
 
 
 def returns(events: DataFrame, wide: DataFrame) -> DataFrame:
-    """What each replica had left when its broker came back after an unclean stop, against what it last exported.
+    """Return what each replica had left when its broker came back after an unclean stop, against what it last exported.
 
     `missing` is a lower bound of the records it lost by itself: what it took in after its last scrape was never seen.
     """

@@ -25,9 +25,9 @@ def observed(found: Mapping[str, list[Record]], until: float) -> tuple[Record, R
     `until`: up to when all events are among `found`.
     """
     scraped = usage.by_broker(found["counted"])
-    told, left_out = usage.usage(scraped, found["faults"], found["clocks"][0]) if found["clocks"] else ([], {})
-    blind = scrape_gaps.blindness(found, scraped, until)
-    resources, not_told = most_odd(told)
+    used, left_out = usage.usage(scraped, found["faults"], found["clocks"][0]) if found["clocks"] else ([], {})
+    blind = scrape_gaps.scrape_coverage(found, scraped, until)
+    resources, capped = most_odd(used)
     return {
         "stalls": _stalls(found["stalls"], Blame(found["faults"])),
         "isr": sorted(found["isr_by_partition"], key=lambda row: (row["topic"], row["partition"])),
@@ -36,11 +36,11 @@ def observed(found: Mapping[str, list[Record]], until: float) -> tuple[Record, R
             "brokers": [{**row, **left_out[row["broker"]]} for row in blind["brokers"]],
         },
         "resources": resources,
-    }, not_told
+    }, capped
 
 
 def most_odd(rows: list[Record]) -> tuple[list[Record], Record]:
-    """Of what brokers used as much as a report tells, and by what name the rest is left out."""
+    """Keep as many of the figures of brokers as a report shows, the oddest first; count what is left out."""
     if len(rows) <= MOST_FIGURES:
         return rows, {}
     kept = sorted(rows, key=lambda row: (row["fault"] is not None, -abs(row["score"] or 0)))[:MOST_FIGURES]
@@ -48,7 +48,7 @@ def most_odd(rows: list[Record]) -> tuple[list[Record], Record]:
 
 
 def unseen(blind: Record) -> list[str]:
-    """What scrapes and events do not tell, in whole sentences."""
+    """Return what scrapes and events do not tell, in whole sentences."""
     found = [
         f"No scrape saw {row['unseen']:,} of {count(row['events'], row['what'])}: what was over before the next scrape is in no "
         "metric that tells a state."
@@ -82,6 +82,6 @@ def unseen(blind: Record) -> list[str]:
 
 
 def _stalls(rows: Sequence[Record], blame: Blame) -> list[Record]:
-    told = [{**row, "time": row["began"], "concerned": sorted({row["broker"], row["leader"]})} for row in rows]
+    timed = [{**row, "time": row["began"], "concerned": sorted({row["broker"], row["leader"]})} for row in rows]
     names = ("time", "concerned")
-    return [{key: value for key, value in row.items() if key not in names} for row in blame.told(told)]
+    return [{key: value for key, value in row.items() if key not in names} for row in blame.attribute(timed)]

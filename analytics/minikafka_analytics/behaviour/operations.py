@@ -50,7 +50,7 @@ def rates(sends: DataFrame, clock: DataFrame) -> DataFrame:
 
 
 def errors(sends: DataFrame) -> DataFrame:
-    """How often each error was given, and with which outcome."""
+    """Return how often each error was given, and with which outcome."""
     return query(
         """
         SELECT run, outcome, IF(unanswered, 'no answer before the run ended', coalesce(error, 'no reason given')) AS error,

@@ -71,7 +71,7 @@ def series(wide: DataFrame, clock: DataFrame) -> DataFrame:
 
 
 def lag(wide: DataFrame, clock: DataFrame) -> DataFrame:
-    """How far each follower was behind, as its leader counted: (run, topic, partition, broker, time, behind, fresh).
+    """Return how far each follower was behind, as its leader counted: (run, topic, partition, broker, time, behind, fresh).
 
     `broker` is the follower. Both offsets are the leader's own, of one moment, so no scrape is compared with another, and no
     leader can be behind. In each step of time the largest lag is kept.
@@ -153,7 +153,7 @@ def exposure(wide: DataFrame, clock: DataFrame, partitions: DataFrame) -> DataFr
 
 
 def silences(scrapes: DataFrame, clock: DataFrame) -> DataFrame:
-    """When a broker could not be scraped: (run, broker, began, ended, open, failed scrapes)."""
+    """Return when a broker could not be scraped: (run, broker, began, ended, open, failed scrapes)."""
     return query(
         """
         WITH counted AS (

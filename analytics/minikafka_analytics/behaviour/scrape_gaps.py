@@ -48,7 +48,9 @@ class Mark(NamedTuple):
     seen_after: float | None  # seconds, where the first scrape that saw it is known
 
 
-def blindness(found: Mapping[str, Sequence[Record]], scraped: Mapping[int, Sequence[Record]], until: float) -> Record:
+def scrape_coverage(
+    found: Mapping[str, Sequence[Record]], scraped: Mapping[int, Sequence[Record]], until: float
+) -> Record:
     """`brokers`, how each was scraped; `events`, how many of each kind there were and how many no scrape saw.
 
     Events after `until` are not counted, for not all of them are with the driver. `looks`: what scrapes tell of such things;
@@ -94,22 +96,22 @@ def blindness(found: Mapping[str, Sequence[Record]], scraped: Mapping[int, Seque
 
 
 def sightings(rows: Iterable[Record]) -> dict[Place, list[Sighting]]:
-    """What was told of each partition, in time, from rows of `scrapes.sightings`."""
+    """Return what was told of each partition, in time, from rows of `scrapes.sightings`."""
     of_place: dict[Place, list[Record]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row["time"]):
         of_place[row["topic"], row["partition"]].append(row)
     found: dict[Place, list[Sighting]] = {}
     for place, own in of_place.items():
-        told: list[Sighting] = []
+        sighted: list[Sighting] = []
         for row in own:
             state = (row["leader_epoch"], row["isr_size"])
-            if told and state == told[-1][:2]:
-                told[-1] = told[-1]._replace(ended=row["time"])
+            if sighted and state == sighted[-1][:2]:
+                sighted[-1] = sighted[-1]._replace(ended=row["time"])
                 continue
-            if told:
-                told[-1] = told[-1]._replace(ended=max(told[-1].ended, row["before"]))
-            told.append(Sighting(*state, row["time"], row["time"]))
-        found[place] = told
+            if sighted:
+                sighted[-1] = sighted[-1]._replace(ended=max(sighted[-1].ended, row["before"]))
+            sighted.append(Sighting(*state, row["time"], row["time"]))
+        found[place] = sighted
     return found
 
 
@@ -118,8 +120,8 @@ def _leader_changes(terms: Iterable[Record], seen: Mapping[Place, Sequence[Sight
         if term["leader"] < 0 or term["previous_leader"] is None:
             continue
         place, time = (term["topic"], term["partition"]), term["began"]
-        told = [each.began for each in seen.get(place, ()) if each.leader_epoch == term["leader_epoch"]]
-        yield Mark(time, term["until"], *place, None, bool(told), max(min(told) - time, 0.0) if told else None)
+        sighted = [each.began for each in seen.get(place, ()) if each.leader_epoch == term["leader_epoch"]]
+        yield Mark(time, term["until"], *place, None, bool(sighted), max(min(sighted) - time, 0.0) if sighted else None)
 
 
 def _shrinks(changes: Iterable[Record], seen: Mapping[Place, Sequence[Sighting]]) -> Iterable[Mark]:
@@ -129,12 +131,16 @@ def _shrinks(changes: Iterable[Record], seen: Mapping[Place, Sequence[Sighting]]
         place, time = (change["topic"], change["partition"]), change["time"]
         until = inf if change["until"] is None else change["until"]
         size = len(change["isr"])
-        told = [
+        sighted = [
             each for each in seen.get(place, ()) if each.isr_size == size and each.ended >= time and each.began < until
         ]
         # An ISR of this size that was told before, too: which of these scrapes was the first after the event is not known.
-        after = [each.began - time for each in told if each.began >= time] if told and told[0].began >= time else []
-        yield Mark(time, change["until"], *place, None, bool(told), min(after, default=None))
+        after = (
+            [each.began - time for each in sighted if each.began >= time]
+            if sighted and sighted[0].began >= time
+            else []
+        )
+        yield Mark(time, change["until"], *place, None, bool(sighted), min(after, default=None))
 
 
 def _fenced(events: Iterable[Record], scraped: Mapping[int, Sequence[Record]]) -> Iterable[Mark]:
@@ -151,8 +157,8 @@ def _fenced(events: Iterable[Record], scraped: Mapping[int, Sequence[Record]]) -
             if event["event"] != "broker_fenced":
                 continue
             time = event["time"]
-            told = [at - time for at in failed if time <= at < (inf if until is None else until)]
-            yield Mark(time, until, None, None, broker, bool(told), min(told, default=None))
+            failures = [at - time for at in failed if time <= at < (inf if until is None else until)]
+            yield Mark(time, until, None, None, broker, bool(failures), min(failures, default=None))
 
 
 def _counted(what: str, marks: Sequence[Mark], looks: int) -> Record:

@@ -61,9 +61,9 @@ def usage(
     left_out: dict[int, Record] = {}
     longest = max(clock["silence"], 2 * (clock["ended"] - clock["began"]) / MOST_STEPS)
     for broker, own in rows.items():
-        told = [row["told"] for row in own if row["told"]]
-        left_out[broker] = {"anew": 0, "apart": 0, "missing": _missing(told)}
-        figures = list(_grown(told, longest, left_out[broker]))
+        samples = [row["told"] for row in own if row["told"]]
+        left_out[broker] = {"anew": 0, "apart": 0, "missing": _missing(samples)}
+        figures = list(_grown(samples, longest, left_out[broker]))
         times = [time for time, _ in figures]
         bounds = [_bounds(times, fault) for fault in faults]
         struck = set(chain.from_iterable(range(*each) for each in bounds))
@@ -86,10 +86,10 @@ def unlike(rows: Sequence[Record]) -> list[Record]:
     return sorted(odd, key=lambda row: -abs(row["score"]))
 
 
-def _missing(told: Sequence[Record]) -> list[str]:
-    if not told:
+def _missing(samples: Sequence[Record]) -> list[str]:
+    if not samples:
         return []
-    known = {name for row in told for name in ("started", *COUNTERS) if row[name] is not None}
+    known = {name for row in samples for name in ("started", *COUNTERS) if row[name] is not None}
     found = [metric for metric, name in METRICS_OF_A_BROKER.items() if name not in known]
     # A broker exports the requests of an API from the first one on: only without any of them the metric is missing.
     found += [
@@ -100,9 +100,9 @@ def _missing(told: Sequence[Record]) -> list[str]:
     return found
 
 
-def _grown(told: Sequence[Record], longest: float, left_out: Record) -> Iterator[tuple[float, Figures]]:
-    """Of each two neighbours the time of the later one, and the measures that both tell."""
-    for before, after in pairwise(told):
+def _grown(samples: Sequence[Record], longest: float, left_out: Record) -> Iterator[tuple[float, Figures]]:
+    """Yield for each two neighbours the time of the later one, and the measures that both have."""
+    for before, after in pairwise(samples):
         apart = after["time"] - before["time"]
         grown = {
             name: after[name] - before[name]
@@ -132,7 +132,7 @@ def _figures(grown: Figures, apart: float) -> Figures:
 
 
 def _bounds(times: Sequence[float], fault: Record) -> tuple[int, int]:
-    """Which of these times, from the first to before the last, are of the fault's."""
+    """Return which of these times, from the first to before the last, are of the fault's."""
     ended = inf if fault["ended"] is None else fault["ended"]
     return bisect_left(times, fault["began"]), bisect_left(times, ended)
 

@@ -151,7 +151,7 @@ def _compare(parent: Place, args: argparse.Namespace, settings: Mapping[str, str
 
     A run that cannot be analysed is left out, and said to be; then the whole could not tell.
     """
-    from minikafka_analytics.analyze import told_in
+    from minikafka_analytics.analyze import reported_runs_in
     from minikafka_analytics.comparison.compare import compare, text
     from minikafka_analytics.landing.pending import REPORT, runs_in
 
@@ -182,7 +182,7 @@ def _compare(parent: Place, args: argparse.Namespace, settings: Mapping[str, str
     else:
         print("\n".join(text(found.document)))
         print(f"comparison: {found.path}")
-    code = exit_code([each for run in kept for each in told_in(run / REPORT)])
+    code = exit_code([each for run in kept for each in reported_runs_in(run / REPORT)])
     return COULD_NOT_TELL if failed else code
 
 
@@ -195,7 +195,7 @@ class _Refused(Exception):
 
 
 def _tried(make: Callable[[], T], out: Place) -> T:
-    """What `make` gives, which writes into `out`; raises _Refused for all that an analysis may raise."""
+    """Return what `make` gives, which writes into `out`; raises _Refused for all that an analysis may raise."""
     from minikafka_analytics.landing.run_folder import NoRun
     from minikafka_analytics.spark.failures import SparkFailed
     from minikafka_analytics.spark.java import JavaMissing
@@ -224,13 +224,13 @@ def _analyse(
 
 
 def _report(run_dirs: Sequence[Place], out: Place, args: argparse.Namespace, settings: Mapping[str, str]) -> int:
-    from minikafka_analytics.analyze import told
+    from minikafka_analytics.analyze import reported_runs
 
     try:
         paths = _tried(partial(_analyse, run_dirs, out, args, settings), out)
     except _Refused as refused:
         return _fail(str(refused), refused.code)
-    found = told(paths)
+    found = reported_runs(paths)
     if args.json:
         files = {"html": str(paths.html), "json": str(paths.json), "parquet": str(paths.parquet)}
         runs = [each._asdict() for each in found]
@@ -245,7 +245,7 @@ def _report(run_dirs: Sequence[Place], out: Place, args: argparse.Namespace, set
 
 
 def landed_line(landed: Sequence[Manifest], kept: int) -> str:
-    """What was landed for a report, and what had been before."""
+    """Return what was landed for a report, and what had been before."""
     said = f"landed: {sum(one.bytes for one in landed):,} bytes of {_files(len(landed))}"
     bad = sum(one.bad for one in landed)
     said += f", {bad:,} bad lines in quarantine" if bad else ""

@@ -130,13 +130,13 @@ def _cut_off(spark: SparkSession, order: Order) -> Iterator[None]:
 
 def answer_to(order: Order, size: int | None) -> dict[str, str | None]:
     """Start Spark if a size is given, wait for the order, and do it."""
-    from minikafka_analytics.analyze import analyze, told
+    from minikafka_analytics.analyze import analyze, reported_runs
 
     try:
         start = spark_session if size is None else WarmSpark(size, order).session
         asked = json.loads(order.wait())
         paths = analyze([Path(asked["run"])], Path(asked["out"]), MASTER, start=start)
-        differ = next((each.sentence for each in told(paths) if each.agree is False), None)
+        differ = next((each.sentence for each in reported_runs(paths) if each.agree is False), None)
     except ModuleNotFoundError as error:
         return {"failed": f"{error}; pip install 'minikafka[analytics]'"}
     except Exception as error:

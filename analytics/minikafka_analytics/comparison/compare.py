@@ -67,8 +67,8 @@ def _compared(
         spark_session(where, chosen, sum(path.stat().st_size for path in paths)) as spark,
         in_one_line(out, partial(spilling_to, spark)),
     ):
-        told = reports.read(spark, paths)
-        each, times = reports.runs(told).cache(), reports.times(told).cache()
+        documents = reports.read(spark, paths)
+        each, times = reports.runs(documents).cache(), reports.times(documents).cache()
         tables = {
             "runs": each.orderBy("began_unix", "run"),
             "recovery": recovery.by_kind(times),
@@ -96,8 +96,8 @@ def copies(runs: Sequence[Place]) -> dict[Place, str]:
     first: dict[str, Place] = {}
     found = {}
     for run in runs:
-        (told,) = json.loads((run / REPORT).read_text(encoding="utf-8"))["runs"]
-        digests = [each["sha256"] for each in told["files"]["landed"] if each["file"] == HISTORY]
+        (reported,) = json.loads((run / REPORT).read_text(encoding="utf-8"))["runs"]
+        digests = [each["sha256"] for each in reported["files"]["landed"] if each["file"] == HISTORY]
         for digest in digests:
             if digest in first:
                 found[run] = f"a copy of {first[digest].name}: it has the same {HISTORY}"

@@ -28,7 +28,7 @@ def named(sql: str) -> str:
 
 
 def of_values(suspects: DataFrame, bases: DataFrame) -> DataFrame:
-    """What is wrong with single values: lost, aborted and read, not where they were acknowledged, at several places."""
+    """Return what is wrong with single values: lost, aborted and read, not where they were acknowledged, at several places."""
     return query(
         named(
             """
@@ -96,7 +96,7 @@ def of_places(places: DataFrame, fates: DataFrame, extents: DataFrame) -> DataFr
 
 
 def moves(lines: DataFrame) -> DataFrame:
-    """What readers got that was not the offset after the one before: back, the same again, or further on (a jump)."""
+    """Return what readers got that was not the offset after the one before: back, the same again, or further on (a jump)."""
     return query(
         """
         WITH step AS (
@@ -188,7 +188,7 @@ def stale(lines: DataFrame, fates: DataFrame) -> DataFrame:
     return query(
         named(
             """
-            WITH told AS (
+            WITH learnt AS (
               SELECT run, topic, partition, seq, offset, NULL AS value, NULL AS lowest FROM {lines} WHERE op = 'poll'
               UNION ALL
               SELECT run, topic, partition, completed, held_offset, NULL, NULL FROM {fates} WHERE held_offset IS NOT NULL
@@ -198,7 +198,7 @@ def stale(lines: DataFrame, fates: DataFrame) -> DataFrame:
             ), before AS (
               SELECT *, max(offset) OVER (PARTITION BY run, topic, partition ORDER BY seq
                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS known
-              FROM told WHERE partition IS NOT NULL
+              FROM learnt WHERE partition IS NOT NULL
             )
             SELECT run, :stale-offset: AS kind, false AS note, topic, partition, min(lowest) AS offset, min(value) AS value
             FROM before WHERE lowest <= known GROUP BY run, topic, partition, known
@@ -230,7 +230,7 @@ def ends(markers: DataFrame, bases: DataFrame) -> DataFrame:
 
 
 def of_groups(markers: DataFrame, places: DataFrame, extents: DataFrame, bases: DataFrame) -> DataFrame:
-    """What groups of consumers went past without processing it, processed again, or began again (rule Groups)."""
+    """Return what groups of consumers went past without processing it, processed again, or began again (rule Groups)."""
     return query(
         named(
             """

@@ -57,14 +57,14 @@ def sent(sends: DataFrame) -> DataFrame:
     )
 
 
-def bases(census: DataFrame, markers: DataFrame, journal: DataFrame, told: DataFrame, logs: DataFrame) -> DataFrame:
+def bases(census: DataFrame, markers: DataFrame, journal: DataFrame, facts: DataFrame, logs: DataFrame) -> DataFrame:
     """One row per run: what it is to be judged by (rules Claims and Since).
 
     `accept_before` is the rules' *A* (unix seconds): what was read before it is no evidence. `since` of a claim is a unix
     time, -inf without one and +inf for "never"; `terms` is the line itself. `first_invoke` is the line of the first send,
     `missing_lines` how many lines with a number are not there, `misnumbered` whether the numbers are not 0 to N - 1, each once
     (their sum and their exclusive or tell it without sorting them). `has_logs` whether there is a replicas.jsonl, `gone` when
-    topics were deleted (topic -> unix seconds): what was told of them up to then is no evidence.
+    topics were deleted (topic -> unix seconds): what is in evidence of them up to then is no evidence.
     """
     return query(
         f"""
@@ -84,21 +84,21 @@ def bases(census: DataFrame, markers: DataFrame, journal: DataFrame, told: DataF
         ), workload AS (
           SELECT run, min_by(settings, seq) AS settings FROM {{markers}}
           WHERE op = 'workload' AND settings IS NOT NULL GROUP BY run
-        ), told AS (
+        ), claimed AS (
           SELECT run, max_by(body, seq) FILTER (WHERE kind = 'claims') AS claims
           FROM {{journal}} GROUP BY run
         ), logs AS (
           SELECT run, true AS has_logs, map_from_entries(collect_list(struct(topic, deleted_at)) FILTER (
                    WHERE deleted_at IS NOT NULL)) AS gone
           FROM (SELECT run, topic, max(IF(kind = 'start' AND reason = 'topic_deleted', time, NULL)) AS deleted_at
-                FROM (SELECT run, topic, kind, reason, time FROM {{told}}
+                FROM (SELECT run, topic, kind, reason, time FROM {{facts}}
                       UNION ALL SELECT run, topic, NULL, NULL, NULL FROM {{logs}}) GROUP BY run, topic)
           GROUP BY run
         ), said AS (
           SELECT run, first_invoke, coalesce(missing_lines, 0) AS missing_lines, coalesce(misnumbered, false) AS misnumbered,
                  coalesce(has_logs, false) AS has_logs, gone, claims AS terms,
                  from_json(settings, 'idempotence BOOLEAN').idempotence AS idempotence, from_json(claims, '{CLAIMS}') AS said
-          FROM client FULL OUTER JOIN told USING (run) LEFT JOIN workload USING (run) LEFT JOIN logs USING (run)
+          FROM client FULL OUTER JOIN claimed USING (run) LEFT JOIN workload USING (run) LEFT JOIN logs USING (run)
         ), dated AS (
           SELECT *, transform(coalesce(said.claims, array()), c -> named_struct(
                    'name', c.name, 'type', c.type, 'limit_millis', c.limit_millis,
@@ -118,7 +118,7 @@ def bases(census: DataFrame, markers: DataFrame, journal: DataFrame, told: DataF
         census=census,
         markers=markers,
         journal=journal,
-        told=told,
+        facts=facts,
         logs=logs,
     )
 
@@ -214,7 +214,7 @@ def sittings(lines: DataFrame) -> DataFrame:
 def extents(
     census: DataFrame,
     markers: DataFrame,
-    told: DataFrame,
+    facts: DataFrame,
     logs: DataFrame,
     sent: DataFrame,
     sittings: DataFrame,
@@ -233,12 +233,12 @@ def extents(
                  count_if(kind = 'replica') AS logged
           FROM (SELECT r.*, kind = 'start' AND reason IN ('retention', 'delete_records')
                          AND time > coalesce(gone[topic], double('-Infinity')) AS moved
-                FROM {told} r JOIN {bases} b ON b.run = r.run WHERE partition IS NOT NULL)
+                FROM {facts} r JOIN {bases} b ON b.run = r.run WHERE partition IS NOT NULL)
           GROUP BY run, topic, partition
         ), config AS (
           SELECT run, topic, max(partitions) AS partitions, max(replication_factor) AS replication_factor,
                  bool_or(coalesce(get_json_object(config, "$['cleanup.policy']") LIKE '%compact%', false)) AS compacted
-          FROM {told} WHERE kind = 'topic' GROUP BY run, topic
+          FROM {facts} WHERE kind = 'topic' GROUP BY run, topic
         ), ends AS (
           SELECT h.run, topic, partition, max(offset) AS there_before
           FROM {markers} h JOIN {bases} b ON b.run = h.run
@@ -283,7 +283,7 @@ def extents(
         """,
         census=census,
         markers=markers,
-        told=told,
+        facts=facts,
         logs=logs,
         sent=sent,
         sittings=sittings,
@@ -291,7 +291,7 @@ def extents(
     )
 
 
-def topics(extents: DataFrame, told: DataFrame) -> DataFrame:
+def topics(extents: DataFrame, facts: DataFrame) -> DataFrame:
     """One row per topic: when it was deleted, and what a record without a partition is judged by (rule Fate).
 
     `whole`: every partition that the evidence names has an *F* from offset 0 on; `judged_before`: the first of their lines.
@@ -299,7 +299,7 @@ def topics(extents: DataFrame, told: DataFrame) -> DataFrame:
     return query(
         """
         WITH gone AS (
-          SELECT run, topic, max(time) AS deleted_at FROM {told}
+          SELECT run, topic, max(time) AS deleted_at FROM {facts}
           WHERE kind = 'start' AND reason = 'topic_deleted' GROUP BY run, topic
         ), named AS (
           SELECT run, topic, min(f_line) AS judged_before,
@@ -309,7 +309,7 @@ def topics(extents: DataFrame, told: DataFrame) -> DataFrame:
         SELECT * FROM named FULL OUTER JOIN gone USING (run, topic)
         """,
         extents=extents,
-        told=told,
+        facts=facts,
     )
 
 

@@ -21,7 +21,7 @@ PASSED, FAILED, INCONCLUSIVE, ABORTED, ERROR = "Passed", "Failed", "Inconclusive
 EXIT_CODES = {PASSED: 0, FAILED: 1}  # of `minikafka analyze`; any other verdict is 3, could not tell
 
 HISTORY, JOURNAL, REPLICAS = "history.jsonl", "journal.jsonl", "replicas.jsonl"
-NOTHING_TOLD: Record = {
+NO_EVIDENCE: Record = {
     "claims": [], "problems": [], "missing_lines": 0, "misnumbered": False, "has_logs": False, "terms": None,
 }  # fmt: skip
 
@@ -41,7 +41,7 @@ def judged(found: Mapping[str, Sequence[Record]], broken_lines: int, has: Callab
     `found`: Spark's answers on this run: bases, counts, kinds, losses, torn, gaps. `broken_lines`: lines of the evidence that
     are not as the rules say. `has`: whether the run folder has a file of this name.
     """
-    base: Record = next(iter(found["bases"]), NOTHING_TOLD)
+    base: Record = next(iter(found["bases"]), NO_EVIDENCE)
     said = terms.read(base["terms"])
     whole: Record = next((row for row in found["counts"] if row["topic"] is None and row["partition"] is None), {})
     kinds: dict[str, int] = {}
@@ -82,9 +82,9 @@ def judged(found: Mapping[str, Sequence[Record]], broken_lines: int, has: Callab
 
 
 def _of_files(base: Record, said: terms.Terms, has: Callable[[str], bool]) -> list[str]:
-    """What is not in the run folder, and should be (rule Problems)."""
+    """Return what is not in the run folder, and should be (rule Problems)."""
     reasons = [f"{name} is missing" for name in said.files if not has(name)]
-    if not said.told and (has(JOURNAL) or has(REPLICAS)):
+    if not said.present and (has(JOURNAL) or has(REPLICAS)):
         reasons.append("nothing tells what the run is to be judged by: it was cut short, or its journal is not whole")
     if has(REPLICAS) and not base["has_logs"]:
         reasons.append(f"{REPLICAS} is empty")
@@ -92,7 +92,7 @@ def _of_files(base: Record, said: terms.Terms, has: Callable[[str], bool]) -> li
 
 
 def _blind(found: Mapping[str, Sequence[Record]], base: Record, counts: Record) -> list[str]:
-    """Why the run cannot tell everything (rule Problems)."""
+    """Return why the run cannot tell everything (rule Problems)."""
     reasons = []
     if not counts["acknowledged"]:
         reasons.append("nothing was acknowledged, so nothing could be lost")
@@ -119,7 +119,7 @@ def _blind(found: Mapping[str, Sequence[Record]], base: Record, counts: Record) 
 
 
 def _claim(number: int, claim: Record, losses: Sequence[Record], gap: float | None) -> tuple[list[str], list[str]]:
-    """What breaks a claim, and why it could not be told; claims about kinds are judged with these."""
+    """Return what breaks a claim, and why it could not be told; claims about kinds are judged with these."""
     name = claim["name"]
     if claim["since"] == float("inf"):
         return [], [f"{name}: the step that it is made from was never begun"]
@@ -134,25 +134,25 @@ def _claim(number: int, claim: Record, losses: Sequence[Record], gap: float | No
     return [], []
 
 
-def told_all(verifier: Record) -> bool:
-    """Whether a verifier's word has all that agreement is about: an older one, or one that was cut, has not."""
-    told = verifier.get("counts") or {}
-    return all(name in told for name in (*COMPARED, "anomalies", "errors"))
+def has_all_counts(verifier: Record) -> bool:
+    """Return whether a verifier's word has all that agreement is about: an older one, or one that was cut, has not."""
+    counts = verifier.get("counts") or {}
+    return all(name in counts for name in (*COMPARED, "anomalies", "errors"))
 
 
 def compare(verifier: Record | None, own: Record) -> list[Record]:
     """What the verifier and the analysis gave differently: verdict, counts, kinds. What it does not tell is not compared."""
     if verifier is None or verifier["verdict"] in (ABORTED, ERROR):
         return []
-    told = dict(verifier.get("counts") or {})
+    counts = dict(verifier.get("counts") or {})
     found = []
     if verifier["verdict"] != own["verdict"]:
         found.append({"figure": "verdict", "verifier": verifier["verdict"], "analysis": own["verdict"]})
     for name in COMPARED:
-        if name in told and told[name] != own["counts"][name]:
-            found.append({"figure": name, "verifier": told[name], "analysis": own["counts"][name]})
+        if name in counts and counts[name] != own["counts"][name]:
+            found.append({"figure": name, "verifier": counts[name], "analysis": own["counts"][name]})
     for name, what in (("anomalies", "{}"), ("errors", "{} that is no note")):
-        theirs, ours = told.get(name), own["counts"][name]
+        theirs, ours = counts.get(name), own["counts"][name]
         if theirs is None:
             continue
         for kind in sorted(theirs.keys() | ours.keys()):
@@ -170,9 +170,9 @@ def verdict(verifier: Record | None, own: Record) -> Record:
     whose verifier did not tell all counts, as long as what it told is the same.
     """
     differences = compare(verifier, own)
-    told = verifier["verdict"] if verifier else None
-    compared = verifier is not None and told not in (ABORTED, ERROR) and told_all(verifier)
-    final = INCONCLUSIVE if differences else told or own["verdict"]
+    theirs = verifier["verdict"] if verifier else None
+    compared = verifier is not None and theirs not in (ABORTED, ERROR) and has_all_counts(verifier)
+    final = INCONCLUSIVE if differences else theirs or own["verdict"]
     return {
         "verdict": final,
         "by": "both"
@@ -180,11 +180,11 @@ def verdict(verifier: Record | None, own: Record) -> Record:
         else "nobody"
         if differences
         else "verifier"
-        if told
+        if theirs
         else "analysis",
-        "sentence": _differ(told, own) if differences else _sentence(final, own["counts"]),
+        "sentence": _differ(theirs, own) if differences else _sentence(final, own["counts"]),
         "detail": "" if differences else _detail(final, verifier, own["reasons"]),
-        "verifier": told,
+        "verifier": theirs,
         "recomputed": own["verdict"],
         "reasons": own["reasons"],
         "agree": False if differences else True if compared else None,
@@ -192,10 +192,10 @@ def verdict(verifier: Record | None, own: Record) -> Record:
     }
 
 
-def _differ(told: str | None, own: Record) -> str:
-    if told != own["verdict"]:
-        return f"The two judges differ: the verifier says {told}, the analysis {own['verdict']}."
-    return f"The two judges differ in what they counted, though both say {told}."
+def _differ(theirs: str | None, own: Record) -> str:
+    if theirs != own["verdict"]:
+        return f"The two judges differ: the verifier says {theirs}, the analysis {own['verdict']}."
+    return f"The two judges differ in what they counted, though both say {theirs}."
 
 
 def _sentence(word: str, counts: Record) -> str:
@@ -229,7 +229,7 @@ def _detail(word: str, verifier: Record | None, reasons: list[str]) -> str:
 
 
 def unknowns(run: Record) -> list[str]:
-    """What a reader must not conclude from this report, in whole sentences."""
+    """Return what a reader must not conclude from this report, in whole sentences."""
     found = []
     counts, clock = run["counts"], run["clock"]
     if "replicas.jsonl" in run["files"]["missing"]:
@@ -290,7 +290,7 @@ def _unscraped(silences: Sequence[Record], until_scrape: float) -> list[str]:
 
 
 def _quarantined(rows: Sequence[Record]) -> list[str]:
-    """Of which files lines could not be read, why, and where they are now."""
+    """List the files with lines that could not be read, why, and where those are now."""
     found = [
         f"{count(row['lines'], 'line')} of {row['file']} could not be read and counted as nothing: {row['reason']} "
         f"({'line' if row['lines'] == 1 else 'the first is line'} {row['first']:,}, “{row['example'][:80]}”)."
@@ -309,7 +309,7 @@ def _quarantined(rows: Sequence[Record]) -> list[str]:
 
 
 def _unanswered(rows: Sequence[Record]) -> list[str]:
-    """Of which metrics a Prometheus did not tell all, and when."""
+    """List the metrics that a Prometheus did not answer in whole, and when."""
     found = [
         f"The Prometheus did not answer for {row['metric'] or 'all names of metrics'} from {row['began']:.1f} s to "
         f"{row['ended']:.1f} s: {row['reason']}."

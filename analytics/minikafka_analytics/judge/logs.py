@@ -14,8 +14,8 @@ SEQUENCES = 1 << 31
 """Sequence numbers count from 0 to 2147483647 and begin again (KIP-98)."""
 
 
-def told(replicas: DataFrame) -> DataFrame:
-    """What replicas.jsonl tells of topics, of bounds of replicas and of starts that moved: all but the batches."""
+def facts(replicas: DataFrame) -> DataFrame:
+    """Return what replicas.jsonl tells of topics, of bounds of replicas and of starts that moved: all but the batches."""
     return query(
         """
         SELECT run, time, kind, topic, partition, broker, partitions, replication_factor, config, in_sync, start, `end`, damage,
@@ -26,7 +26,7 @@ def told(replicas: DataFrame) -> DataFrame:
     )
 
 
-def bounds(told: DataFrame, extents: DataFrame) -> DataFrame:
+def bounds(facts: DataFrame, extents: DataFrame) -> DataFrame:
     """Replicas that end before *F* does, and starts that nothing explains."""
     return query(
         named(
@@ -36,11 +36,11 @@ def bounds(told: DataFrame, extents: DataFrame) -> DataFrame:
                      IF(start > deleted_to, :unexplained-start:, NULL),
                      IF(damage IS NOT NULL, :broken-log:, NULL)), k -> k IS NOT NULL)) AS kind,
                    false AS note, topic, partition, end AS offset, CONCAT('broker ', broker) AS value
-            FROM {told} JOIN {extents} USING (run, topic, partition)
+            FROM {facts} JOIN {extents} USING (run, topic, partition)
             WHERE kind = 'replica'
             """
         ),
-        told=told,
+        facts=facts,
         extents=extents,
     )
 
@@ -48,15 +48,15 @@ def bounds(told: DataFrame, extents: DataFrame) -> DataFrame:
 def of_replicas(replicas: DataFrame) -> DataFrame:
     """One row per replica that a line tells of: its bounds, how many batches it has and how many are in evidence (`found`).
 
-    `told` lines of it, `astray`: out of sync when all was over, `doubled` batches told of twice, `last` the highest index, `ends`
-    the offset where the batches do. `whole`: all of its batches are in evidence (null: nothing tells how many there are).
+    `lines` that describe it, `astray`: out of sync when all was over, `doubled` batches named twice, `last` the highest index,
+    `ends` the offset where the batches do. `whole`: all of its batches are in evidence (null: nothing tells how many there are).
     """
     return query(
         """
         SELECT *, batches = found AS whole FROM (
           SELECT run, topic, partition, broker, max(start) AS start, max(`end`) AS `end`, max(batches) AS batches,
                  count_if(kind = 'batch') AS found,
-                 count_if(kind = 'replica') AS told, bool_or(kind = 'replica' AND NOT in_sync) AS astray,
+                 count_if(kind = 'replica') AS lines, bool_or(kind = 'replica' AND NOT in_sync) AS astray,
                  count_if(kind = 'batch') - count(DISTINCT IF(kind = 'batch', index, NULL)) AS doubled,
                  max(index) FILTER (WHERE kind = 'batch') AS last,
                  coalesce(max_by(last_offset, index) FILTER (WHERE kind = 'batch') + 1, max(start)) AS ends
@@ -143,7 +143,7 @@ def divergence(replicas: DataFrame, logs: DataFrame, extents: DataFrame) -> Data
     )
 
 
-def gaps_in_evidence(replicas: DataFrame, told: DataFrame, logs: DataFrame, extents: DataFrame) -> DataFrame:
+def gaps_in_evidence(replicas: DataFrame, facts: DataFrame, logs: DataFrame, extents: DataFrame) -> DataFrame:
     """Per partition, what keeps the logs from being judged whole (rule Problems).
 
     Missing replica lines, replicas with missing batches or out of sync (`astray`), a topic of the evidence that no line tells
@@ -153,19 +153,19 @@ def gaps_in_evidence(replicas: DataFrame, told: DataFrame, logs: DataFrame, exte
     return query(
         """
         WITH expected AS (
-          SELECT run, topic, explode(sequence(0, partitions - 1)) AS partition, replication_factor FROM {told}
+          SELECT run, topic, explode(sequence(0, partitions - 1)) AS partition, replication_factor FROM {facts}
           WHERE kind = 'topic' AND partitions > 0
-        ), told AS (
-          SELECT run, topic, partition, count_if(told > 0) AS replicas, count_if(told > 0 AND found <> batches) AS torn,
+        ), seen AS (
+          SELECT run, topic, partition, count_if(lines > 0) AS replicas, count_if(lines > 0 AND found <> batches) AS torn,
                  count_if(astray) AS astray,
-                 count_if(told <> 1 OR doubled > 0 OR last >= batches OR (found = batches AND ends <> `end`)) AS twice
+                 count_if(lines <> 1 OR doubled > 0 OR last >= batches OR (found = batches AND ends <> `end`)) AS twice
           FROM {logs} GROUP BY run, topic, partition
         ), configured AS (
-          SELECT run, topic, count(*) AS lines FROM {told} WHERE kind = 'topic' GROUP BY run, topic
+          SELECT run, topic, count(*) AS lines FROM {facts} WHERE kind = 'topic' GROUP BY run, topic
         ), with_logs AS (SELECT DISTINCT run FROM {replicas})
         SELECT run, topic, partition, replication_factor, coalesce(replicas, 0) AS replicas, coalesce(torn, 0) AS torn,
                coalesce(astray, 0) AS astray, coalesce(twice, 0) AS twice, false AS untold, 0 AS beyond
-        FROM expected FULL OUTER JOIN told USING (run, topic, partition)
+        FROM expected FULL OUTER JOIN seen USING (run, topic, partition)
         WHERE torn > 0 OR astray > 0 OR twice > 0 OR coalesce(replicas, 0) < replication_factor
         UNION ALL
         SELECT run, topic, NULL, NULL, 0, 0, 0, coalesce(max(lines) - 1, 0), max(lines) IS NULL, count_if(partition >= partitions)
@@ -173,7 +173,7 @@ def gaps_in_evidence(replicas: DataFrame, told: DataFrame, logs: DataFrame, exte
         GROUP BY run, topic HAVING max(lines) IS NULL OR max(lines) > 1 OR count_if(partition >= partitions) > 0
         """,
         replicas=replicas,
-        told=told,
+        facts=facts,
         logs=logs,
         extents=extents,
     )

@@ -15,9 +15,9 @@ LATEST = 1e11  # unix seconds
 
 
 class Terms(NamedTuple):
-    """`told`: there is such a line. `understood`: it is as docs/reference/verdicts.md says. `files`: its evidence."""
+    """`present`: there is such a line. `understood`: it is as docs/reference/verdicts.md says. `files`: its evidence."""
 
-    told: bool
+    present: bool
     understood: bool
     files: Sequence[str] = ()
 
@@ -38,14 +38,14 @@ def read(text: str | None) -> Terms:
     return Terms(True, True, lists[2])
 
 
-def _claim(told: Any) -> bool:
-    if not isinstance(told, dict) or told.get("type") not in CLAIMS or not isinstance(told.get("name"), str):
+def _claim(line: Any) -> bool:
+    if not isinstance(line, dict) or line.get("type") not in CLAIMS or not isinstance(line.get("name"), str):
         return False
-    since, limit = told.get("since"), told.get("limit_millis")
-    if since is not None and told["type"] != "NoAcknowledgedRecordLost":
+    since, limit = line.get("since"), line.get("limit_millis")
+    if since is not None and line["type"] != "NoAcknowledgedRecordLost":
         return False
     a_time = isinstance(since, int | float) and not isinstance(since, bool) and 0 <= since <= LATEST
     if since not in (None, "never") and not a_time:
         return False
     a_limit = isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0
-    return told["type"] != "AckGapAtMost" or a_limit
+    return line["type"] != "AckGapAtMost" or a_limit

@@ -62,26 +62,26 @@ class Landing:
         return load(spark, table, self._out, folders)
 
     def _land(self, spark: SparkSession, run: RunFolder, source: Source, table: Landed, folder: Place) -> Manifest:
-        told = manifests.of_file(source, table, run.path)
-        if told.bytes >= GENERATED_BYTES:
+        manifest = manifests.of_file(source, table, run.path)
+        if manifest.bytes >= GENERATED_BYTES:
             spark = self._generating(spark)
         new = manifests.being_written(folder)
         frame, counted = _counted(typed(spark, [source], table))
         frame.where("NOT bad").select(*columns_of(table)).write.parquet(uri(spark, new))
         found: Mapping[str, Any] = counted.get
-        told = replace(told, rows=found["rows"], bad=found["bad"], parts=manifests.parts_of(new))
+        manifest = replace(manifest, rows=found["rows"], bad=found["bad"], parts=manifests.parts_of(new))
         quarantine = manifests.folder_of(self._out, QUARANTINE, run.id, source.name)
-        if told.bad:
+        if manifest.bad:
             kept = manifests.being_written(quarantine)
             refused(spark, source, table, (found["first_bad"], found["last_bad"])).write.parquet(uri(spark, kept))
-            told = replace(told, quarantined=_by_reason(spark, kept))
-            manifests.write(told, new)
+            manifest = replace(manifest, quarantined=_by_reason(spark, kept))
+            manifests.write(manifest, new)
             manifests.put(kept, quarantine)
         else:
             remove(quarantine)
-            manifests.write(told, new)
+            manifests.write(manifest, new)
         manifests.put(new, folder)
-        return told
+        return manifest
 
     def _generating(self, spark: SparkSession) -> SparkSession:
         with self._lock:
@@ -138,7 +138,7 @@ def load(spark: SparkSession, table: Landed, out: Place, folders: Sequence[Place
 
 
 def answers(landed: Mapping[str, Sequence[Manifest]]) -> dict[str, list[Record]]:
-    """What the manifests of runs tell a report, by name, each with its `run`.
+    """Return what the manifests of runs tell a report, by name, each with its `run`.
 
     - lines: of each table the lines or rows there are, how many lines could not be read, and the text of one of those;
     - landed: of each file its bytes, SHA-256, rows and bad lines;

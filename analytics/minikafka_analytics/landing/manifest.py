@@ -54,13 +54,13 @@ class Manifest:
 
 
 def schema_version(table: Landed) -> str:
-    """What rows of this table have to be landed by to be read by this program."""
+    """Return what rows of this table have to be landed by to be read by this program."""
     declared = repr((table, schemas.EVENT_FIELDS, schemas.METRICS_READ))
     return f"{VERSION}-{hashlib.sha256(declared.encode()).hexdigest()[:12]}"
 
 
 def folder_of(out: Place, table: str, run: str, file: str | None = None) -> Place:
-    """Where the rows of a run, or of one file of it, are landed; Spark reads run and file from the names."""
+    """Return where the rows of a run, or of one file of it, are landed; Spark reads run and file from the names."""
     whole = out / table / f"run={_escaped(run)}"
     return whole if file is None else whole / f"file={_escaped(file)}"
 
@@ -95,7 +95,7 @@ def read(folder: Place) -> Manifest | None:
 
 
 def _is_one(found: Manifest) -> bool:
-    """Whether each field is of its type, as nobody but a landing writes it."""
+    """Return whether each field is of its type, as nobody but a landing writes it."""
     texts = (found.schema, found.run, found.table, found.file, found.folder, found.sha256, found.etag)
     reasons = [each[name] for each in found.quarantined.values() for name in ("lines", "first")]
     numbers = [found.bytes, found.mtime_ns, found.rows, found.bad, *found.parts.values(), *reasons]
@@ -127,7 +127,7 @@ def current(source: Source, table: Landed, folder: Place) -> Manifest | None:
 
 
 def _unchanged(found: Manifest, now: FileStamp) -> bool:
-    """Whether a file of the same size is the same. An object that was copied has another time, and the same entity tag."""
+    """Return whether a file of the same size is the same. An object that was copied has another time, and the same entity tag."""
     return found.etag == now.etag if now.etag else found.mtime_ns == now.mtime_ns
 
 
@@ -137,7 +137,7 @@ def write(manifest: Manifest, folder: Place) -> None:
 
 
 def being_written(folder: Place) -> Place:
-    """Where rows are written that shall be in `folder`; what somebody left there who died is removed.
+    """Return where rows are written that shall be in `folder`; what somebody left there who died is removed.
 
     In a store it is `folder` itself: what is in it goes, and nothing counts there until a manifest is written.
     """

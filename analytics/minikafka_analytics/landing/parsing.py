@@ -104,7 +104,7 @@ def refused(spark: SparkSession, source: Source, table: Landed, places: tuple[in
 
 
 def _number(text: DataFrame, last: int) -> str:
-    """What makes a line's number of its place. Where Spark reads a file in several parts, their lines are counted."""
+    """Return what makes a line's number of its place. Where Spark reads a file in several parts, their lines are counted."""
     from pyspark.sql import functions as F
 
     if not last >> PART_BITS:
@@ -131,7 +131,7 @@ def _bad(table: Landed) -> str:
 
 
 def _reason(table: Landed) -> str:
-    """Which of `schemas.Reason` a bad line is; asked of bad lines only."""
+    """Return which of `schemas.Reason` a bad line is; asked of bad lines only."""
     objects = "json_array_length(concat('[', text, ']'))"
     more_opened = "length(replace(text, '}', '')) > length(replace(text, '{', ''))"
     another_type = f"line._corrupt IS NOT NULL {_not_text(table)}"

@@ -28,7 +28,7 @@ class Runs(NamedTuple):
 
 
 def is_parent(folder: Place) -> bool:
-    """Whether a folder is no run and holds runs."""
+    """Return whether a folder is no run and holds runs."""
     return folder.is_dir() and not _is_run(folder) and any(_is_run(child) for child in folder.iterdir())
 
 
@@ -54,10 +54,10 @@ def _is_run(folder: Place) -> bool:
 
 
 def _is_current(run: Place) -> bool:
-    """Whether the report is of what is in the run's files: by their manifests, so that none of them is read."""
+    """Return whether the report is of what is in the run's files: by their manifests, so that none of them is read."""
     try:
-        (told,) = json.loads((run / REPORT).read_text(encoding="utf-8"))["runs"]
-        reported = {(each["table"], each["file"]): each["sha256"] for each in told["files"]["landed"]}
+        (document,) = json.loads((run / REPORT).read_text(encoding="utf-8"))["runs"]
+        reported = {(each["table"], each["file"]): each["sha256"] for each in document["files"]["landed"]}
         (folder,) = open_runs([run])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False

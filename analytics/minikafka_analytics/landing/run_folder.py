@@ -39,16 +39,16 @@ class RunFolder:
         return found
 
     def torn_ends(self, table: str) -> int:
-        """How many of the table's files end in the middle of a line: their writer died."""
+        """Return how many of the table's files end in the middle of a line: their writer died."""
         return sum(_is_torn(path) for path in self.files(table))
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file, be it empty."""
+        """Return whether there is such a file, be it empty."""
         return (self.path / name).is_file()
 
     @property
     def missing(self) -> list[str]:
-        """What the contract names and this folder does not have, in the contract's words."""
+        """Return what the contract names and this folder does not have, in the contract's words."""
         names = {
             "journal.jsonl": self.journal,
             "history.jsonl": self.history,
@@ -100,7 +100,7 @@ def _is_no_text(name: str) -> bool:
 
 
 def unanswered(run: Place) -> list[dict[str, Any]]:
-    """What a Prometheus did not answer for: metric, began and ended (unix seconds), reason."""
+    """Return what a Prometheus did not answer for: metric, began and ended (unix seconds), reason."""
     try:
         found = json.loads((run / UNANSWERED).read_text(encoding="utf-8"))
         return [

@@ -68,7 +68,7 @@ def lane_name(row: Record) -> str:
 
 
 def roles(run: Record) -> str:
-    """Who led each partition, who was in sync, who was away."""
+    """Draw who led each partition, who was in sync, who was away."""
     partitions = [row for row in shown(run) if any(same_partition(row, change) for change in run["isr_changes"])]
     if not partitions or not run["brokers"]:
         return ""
@@ -163,7 +163,7 @@ def lost_ones(run: Record) -> list[tuple[int, Record]]:
 
 
 def latency(run: Record) -> str:
-    """How long acknowledgements took, over the time of the run."""
+    """Return how long acknowledgements took, over the time of the run."""
     step = run["throughput"]["step"]
     rates = [row for row in run["throughput"]["over_time"] if row["p50"] is not None]
     if not rates:
@@ -259,7 +259,7 @@ def _with_room(run: Record, cuts: list[Record], width: float) -> set[int]:
 
 
 def behind(run: Record, points: list[Record], partition: Record) -> str:
-    """How many records each follower lacked, as its leader counted."""
+    """Return how many records each follower lacked, as its leader counted."""
     rows = [row for row in points if same_partition(partition, row)]
     highest = max((row["behind"] or 0 for row in rows), default=0)
     if not highest:
@@ -287,7 +287,7 @@ def exposure(run: Record, points: list[Record]) -> str:
 
 
 def same_partition(one: Record, other: Record) -> bool:
-    """Whether two records are about one partition."""
+    """Return whether two records are about one partition."""
     return bool(one["topic"] == other["topic"] and one["partition"] == other["partition"])
 
 

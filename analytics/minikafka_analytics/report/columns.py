@@ -76,7 +76,7 @@ def since(column: Schema, value: Any, began: float) -> Any:
 
 
 def _shift(column: Schema) -> Shift | None:
-    """What makes moments of a column's values relative; None where it holds none."""
+    """Return what makes moments of a column's values relative; None where it holds none."""
     if isinstance(column, MomentColumn):
         return lambda value, began: None if value is None else value - began
     if "items" in column and (of_item := _shift(column["items"])) is not None:

@@ -42,13 +42,13 @@ def report(
 
 
 def judged(runs: Sequence[RunFolder], answers: Mapping[str, list[Record]]) -> list[Record]:
-    """Of each run: id, verdict (both judges' words and whether they agree), counts and kinds; from `queries.judge`."""
+    """Return for each run: id, verdict (both judges' words and whether they agree), counts and kinds; from `queries.judge`."""
     found = []
     for run in runs:
         rows = {name: _of(answer, run.id) for name, answer in answers.items()}
         own = judgement.judged(rows, broken_lines(run, rows["lines"]), run.has)
-        told = words(rows["journal"])
-        verdict = judgement.verdict(told[-1] if told else None, own)
+        lines = words(rows["journal"])
+        verdict = judgement.verdict(lines[-1] if lines else None, own)
         found.append({"id": run.id, "verdict": verdict, "counts": own["counts"], "kinds": own["counts"]["anomalies"]})
     return found
 

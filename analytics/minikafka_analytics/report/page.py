@@ -69,7 +69,7 @@ def page(report: Record, points: Mapping[str, Record]) -> str:
         {
             **run,
             "plots": plots(run, points[run["id"]]),
-            "told_faults": told_faults(run),
+            "shown_faults": shown_faults(run),
             "resources_shown": resources_shown(run["resources"], run["blindness"]["brokers"]),
         }
         for run in report["runs"]
@@ -86,14 +86,14 @@ def page(report: Record, points: Mapping[str, Record]) -> str:
 
 
 def questions(asked: Sequence[Record]) -> list[Record]:
-    """What has SQL of its own. `anchor`: figures lead to it; of a step and an answer of one name to the step."""
-    told = [each for each in asked if each["sql"]]
-    steps = {each["name"] for each in told if not each["answer"]}
-    return [{**each, "anchor": not each["answer"] or each["name"] not in steps} for each in told]
+    """Return what has SQL of its own. `anchor`: figures lead to it; of a step and an answer of one name to the step."""
+    with_sql = [each for each in asked if each["sql"]]
+    steps = {each["name"] for each in with_sql if not each["answer"]}
+    return [{**each, "anchor": not each["answer"] or each["name"] not in steps} for each in with_sql]
 
 
 def digest(script: str) -> str:
-    """What the page's policy knows its script by: it stands between the tags with a line break before and after it."""
+    """Return what the page's policy knows its script by: it stands between the tags with a line break before and after it."""
     return base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode()
 
 
@@ -123,7 +123,7 @@ def plots(run: Record, points: Record) -> Record:
 
 
 def moments(run: Record, points: Record) -> dict[str, set[int]]:
-    """Which lost records and which truncations have a mark in a plot, by number and by id: tables lead to these."""
+    """Return which lost records and which truncations have a mark in a plot, by number and by id: tables lead to these."""
     shown = charts.shown(run)
     with_offsets = [row for row in shown if any(charts.same_partition(row, each) for each in points["series"])]
     return {
@@ -136,15 +136,15 @@ def moments(run: Record, points: Record) -> dict[str, set[int]]:
     }
 
 
-def told_faults(run: Record) -> Record:
-    """Which faults are told one by one: all of them in order, or of many those that took longest to recover (`slowest`).
+def shown_faults(run: Record) -> Record:
+    """Return which faults are told one by one: all of them in order, or of many those that took longest to recover (`slowest`).
 
     `rows`: pairs of a fault and whether its partitions are told, too.
     """
     faults = run["faults"]
     few = [0 < len(fault["partitions"]) <= MOST_PARTITIONS_OF_A_FAULT for fault in faults]
     if (
-        len(faults) + sum(len(fault["partitions"]) for fault, told in zip(faults, few, strict=True) if told)
+        len(faults) + sum(len(fault["partitions"]) for fault, whole in zip(faults, few, strict=True) if whole)
         <= MOST_FAULT_ROWS
     ):
         return {"slowest": False, "rows": list(zip(faults, few, strict=True))}
@@ -162,8 +162,8 @@ def _slowness(fault: Record) -> tuple[bool, float]:
 
 
 def resources_shown(rows: Sequence[Record], scraped: Sequence[Record]) -> Record:
-    """Of each broker a figure of each measure (None where there is none), from the time without faults or, where all time was of
-    some fault, no row at all; `unlike`: figures of faults' times, each with the one it is unlike."""
+    """Choose for each broker a figure of each measure (None where there is none), from the time without faults or, where all
+    time was of some fault, no row at all; `unlike`: figures of faults' times, each with the one it is unlike."""
     calm = {(row["broker"], row["measure"]): row for row in rows if row["fault"] is None}
     anew, apart = (sum(row[name] for row in scraped) for name in ("anew", "apart"))
     measures = [name for name in usage.MEASURES if any(measure == name for _, measure in calm)]

@@ -37,22 +37,22 @@ def of_run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
     """Put together what the document says of one run, from Spark's answers on it."""
     clock = found["clocks"][0] if found["clocks"] else _no_clock()
     began = clock["began"]
-    told = words(found["journal"])
-    scenario: Record = next((line for line in told if line.get("kind") == "scenario"), {})
+    lines = words(found["journal"])
+    scenario: Record = next((line for line in lines if line.get("kind") == "scenario"), {})
     own = judgement.judged(found, broken_lines(folder, found["lines"]), folder.has)
     found, left_out = _left_out(found)
-    found = {**found, **_told(found)}
-    told_beside, not_told = observed(found, left_out.until)
+    found = {**found, **_with_faults(found)}
+    observations, capped = observed(found, left_out.until)
     run: Record = {
         **_about(folder, scenario, clock),
-        **_verdict(told, own),
+        **_verdict(lines, own),
         **_data(found, began),
         **_fault_rows(found, began, left_out.until),
         **_changes(found, began),
         **_replication(found, clock),
-        **{name: _since(began, name, value) for name, value in told_beside.items()},
+        **{name: _since(began, name, value) for name, value in observations.items()},
         "settings": settings_of(scenario, found["workloads"]),
-        "left_out": left_out.rows | not_told,
+        "left_out": left_out.rows | capped,
         "files": _files(folder, found, began),
     }
     run["figures"] = figures(run, left_out.figures)
@@ -107,9 +107,9 @@ def _about(folder: RunFolder, scenario: Record, clock: Record) -> Record:
     }
 
 
-def _verdict(told: Sequence[Record], own: Record) -> Record:
+def _verdict(lines: Sequence[Record], own: Record) -> Record:
     """Say what both judges found, and what Spark counted."""
-    verifier = next((line for line in reversed(told) if line.get("kind") == "verdict"), None)
+    verifier = next((line for line in reversed(lines) if line.get("kind") == "verdict"), None)
     return {
         "verdict": judgement.verdict(verifier, own),
         "verifier": verifier and {key: value for key, value in verifier.items() if key not in {"kind", "time"}},
@@ -220,18 +220,18 @@ def _left_out(found: Mapping[str, list[Record]]) -> tuple[dict[str, list[Record]
         "unclean_elections": next((row["unclean"] for row in found["terms"]), 0),
     }
     for name, (shown, order) in CAPPED.items():
-        told = found[name]
+        kept = found[name]
         own = {"among", "cut", "unclean", *(("seq",) if name == "events" else ())}
-        whole[name] = [{key: value for key, value in row.items() if key not in own} for row in told]
-        if told and told[0]["among"] > len(told):
-            rows[shown] = {"among": told[0]["among"], "told": len(told)}
+        whole[name] = [{key: value for key, value in row.items() if key not in own} for row in kept]
+        if kept and kept[0]["among"] > len(kept):
+            rows[shown] = {"among": kept[0]["among"], "told": len(kept)}
             if order is not None:
-                last = max(row[order] for row in told)
+                last = max(row[order] for row in kept)
                 until = min(until, began[last] if order == "number" else last)
     return whole, LeftOut(rows, until, over_all)
 
 
-def _told(found: Mapping[str, list[Record]]) -> dict[str, list[Record]]:
+def _with_faults(found: Mapping[str, list[Record]]) -> dict[str, list[Record]]:
     """The events, gaps and silences of a run, each with the faults that go with it; times are unix seconds."""
     faults = sorted(found["faults"], key=lambda row: row["number"])
     blame = fault_impact.Blame(faults)
@@ -244,8 +244,8 @@ def _told(found: Mapping[str, list[Record]]) -> dict[str, list[Record]]:
         for broker in {row["broker"] for row in found["silences"]}
     }
     return {
-        "terms": blame.told(terms),
-        **{name: blame.told(found[name]) for name in ("isr", "truncations", "returns")},
+        "terms": blame.attribute(terms),
+        **{name: blame.attribute(found[name]) for name in ("isr", "truncations", "returns")},
         "gaps": [
             {**row, "faults": fault_impact.overlapping(faults, row["began"], row["ended"])} for row in found["gaps"]
         ],
@@ -268,7 +268,7 @@ def _faults(faults: list[Record], found: Mapping[str, list[Record]], until: floa
 
     Of faults that lasted longer than `until` too little was kept: nothing is said of their partitions (`told` false).
     """
-    told = {
+    known = {
         row["number"]
         for row in found["faults"]
         if (inf if row["ended"] is None else row["ended"]) + LEFT_WITHIN_SECONDS <= until
@@ -278,7 +278,7 @@ def _faults(faults: list[Record], found: Mapping[str, list[Record]], until: floa
     watched = {(row["topic"], row["partition"]) for row in found["partitions"] if row["watched"]}
     of_fault: dict[int, list[Record]] = defaultdict(list)
     for row in recoveries:
-        if row["number"] in told and (row["topic"], row["partition"]) in watched:
+        if row["number"] in known and (row["topic"], row["partition"]) in watched:
             of_fault[row.pop("number")].append(row)
     returned: dict[tuple[int, int], int] = defaultdict(int)
     for row in found["returns"]:
@@ -294,7 +294,7 @@ def _faults(faults: list[Record], found: Mapping[str, list[Record]], until: floa
                 "title": f"{name} of {brokers(fault['brokers'])}" if fault["brokers"] else name,
                 "seconds": None if fault["ended"] is None else fault["ended"] - fault["began"],
                 "noticed": noticed.get(fault["number"]),
-                "told": fault["number"] in told,
+                "told": fault["number"] in known,
                 "gone_from_its_own_logs": sum(returned[fault["number"], broker] for broker in set(fault["brokers"])),
                 "partitions": rows,
                 "worst": {
@@ -384,9 +384,9 @@ def _exposure(points: list[Record]) -> Record:
     }
 
 
-def _scenario(told: Record) -> Record:
+def _scenario(line: Record) -> Record:
     """What a run is one of: the scenario's name, the version of MiniKafka that ran it, and where. None where nothing tells it."""
-    document = told.get("scenario")
+    document = line.get("scenario")
     metadata = document.get("metadata") if isinstance(document, dict) else None
     name = metadata.get("name") if isinstance(metadata, dict) else None
-    return {"name": name, "version": told.get("version"), "ground": told.get("ground")}
+    return {"name": name, "version": line.get("version"), "ground": line.get("ground")}

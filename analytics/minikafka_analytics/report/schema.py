@@ -246,7 +246,7 @@ ISR_OF_A_PARTITION = record(
     longest_short=number("the longest such time"),
     alone=number("seconds with one in-sync replica, or none, of several"),
 )
-BLINDNESS = record(
+SCRAPE_COVERAGE = record(
     "what scrapes did not see, and what events do not tell",
     skew=maybe(number("seconds by which a scrape saw a leader epoch before its event, at most: clocks that differ")),
     unlogged=whole("leader epochs that scrapes saw, and of which no event tells"),
@@ -438,7 +438,7 @@ RUN = record(
     ),
     stalls=many(STALL),
     isr=many(ISR_OF_A_PARTITION),
-    blindness=BLINDNESS,
+    blindness=SCRAPE_COVERAGE,
     resources=many(RESOURCE),
     settings=named(text(), "by dotted name"),
     left_out=named(record("", among=whole(), told=whole()), "lists of which only the first rows are told"),

@@ -64,7 +64,7 @@ class Plot:
         return round(value * self.parts)
 
     def y(self, value: float) -> float:
-        """Where a value is drawn, in pixels from the top."""
+        """Return where a value is drawn, in pixels from the top."""
         share = self.value(value) / self.value(self.highest)
         return self.bottom - min(max(share, 0.0), 1.0) * (self.bottom - TOP)
 
@@ -119,17 +119,17 @@ class Plot:
             at = x1
         if path:
             words = {"group": group, "role": role, "who": who}
-            told = " ".join(f'data-{name}="{escape(word, quote=True)}"' for name, word in words.items())
+            data = " ".join(f'data-{name}="{escape(word, quote=True)}"' for name, word in words.items())
             title = f"<title>{escape(f'{group}: {role} {who}'.strip())}</title>"
-            self._lanes.append(f'<path class="lane {css}" d="M0 {y:g}{"".join(path)}" {told}>{title}</path>')
+            self._lanes.append(f'<path class="lane {css}" d="M0 {y:g}{"".join(path)}" {data}>{title}</path>')
             if hair and "struck" in css.split():
                 self._lanes.append(f'<path class="hair {css}" d="{"".join(hair)}"/>')
 
     def mark(self, time: float, y: float, value: float | None, drawing: str, title: str, name: str = "") -> None:
         """A drawing of a few pixels at a moment, around (0, 0). `value`: what `y` stands for; `name`: links lead to it."""
-        told = "" if value is None else f' data-value="{self.value(value)}"'
+        data = "" if value is None else f' data-value="{self.value(value)}"'
         self._words.append(
-            f'<svg class="mark"{_id(name)} x="{self.timeline.share(time)}" y="{y:.1f}" data-time="{self.timeline.x(time)}"{told}>'
+            f'<svg class="mark"{_id(name)} x="{self.timeline.share(time)}" y="{y:.1f}" data-time="{self.timeline.x(time)}"{data}>'
             f"<title>{escape(title)}</title>{drawing}</svg>"
         )
 

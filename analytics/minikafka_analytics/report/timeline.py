@@ -33,7 +33,7 @@ class Label(NamedTuple):
 
 
 def label_width(text: str) -> float:
-    """Of a fault's label, in pixels."""
+    """Measure a fault's label, in pixels."""
     return round(len(text) * LETTER + 8, 1)
 
 
@@ -55,7 +55,7 @@ def labels(faults: Sequence[Record], seconds: float, width: float) -> list[Label
                 break
             last = groups.pop()
             groups[-1] += last
-    return [Label(_x(group, seconds, width) / width, _named(group), _told(group)) for group in groups]
+    return [Label(_x(group, seconds, width) / width, _named(group), _sentence(group)) for group in groups]
 
 
 def _x(group: Sequence[Record], seconds: float, width: float) -> float:
@@ -68,7 +68,7 @@ def _named(group: Sequence[Record]) -> str:
     return f"F{numbers[0]}" if len(group) == 1 else f"F{min(numbers)}–{max(numbers)}"
 
 
-def _told(group: Sequence[Record]) -> str:
+def _sentence(group: Sequence[Record]) -> str:
     if len(group) == 1:
         (fault,) = group
         until = "never healed" if fault["ended"] is None else f"healed at {fault['ended']:.1f} s"
@@ -86,15 +86,15 @@ class Timeline:
         self._faults = faults
 
     def x(self, time: float) -> int:
-        """Where a time is drawn; times outside of the run are drawn at its edges."""
+        """Return where a time is drawn; times outside of the run are drawn at its edges."""
         return min(max(round(time * self.per_second), 0), self.whole)
 
     def share(self, time: float) -> str:
-        """Where a time is drawn, in percent."""
+        """Return where a time is drawn, in percent."""
         return f"{100 * self.x(time) / self.whole:.2f}%"
 
     def parts(self) -> str:
-        """What the plots of this run use: faults with their labels, ticks of the time axis."""
+        """Return what the plots of this run use: faults with their labels, ticks of the time axis."""
         bands, edges, at = [], [], 0
         for fault in sorted(self._faults, key=lambda row: row["began"]):
             began, ended = self.x(fault["began"]), self.x(self.seconds if fault["ended"] is None else fault["ended"])
@@ -107,7 +107,7 @@ class Timeline:
             if bands
             else ""
         )
-        told = [
+        rows = [
             [
                 self.x(row["began"]),
                 self.x(self.seconds if row["ended"] is None else row["ended"]),
@@ -116,7 +116,7 @@ class Timeline:
             ]
             for row in self._faults
         ]
-        faults = escape(json.dumps(told, ensure_ascii=False, separators=(",", ":")), quote=True)
+        faults = escape(json.dumps(rows, ensure_ascii=False, separators=(",", ":")), quote=True)
         return (
             f'<svg class="parts" width="0" height="0" aria-hidden="true" data-run="{self.label}" data-whole="{self.whole}"'
             f' data-per-second="{self.per_second}" data-faults="{faults}"><g id="bands-{self.label}">{shaded}</g>'

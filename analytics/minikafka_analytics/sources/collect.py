@@ -64,7 +64,7 @@ class Window:
     ended: float
 
     def has(self, moment: float) -> bool:
-        """Whether it is within."""
+        """Return whether it is within."""
         return self.began <= moment <= self.ended
 
 
@@ -174,7 +174,7 @@ def _take_out_unfit(series: Iterable[dict[str, Any]], window: Window) -> int:
 
 
 def _cluster(labels: Mapping[str, str]) -> str:
-    """Of which cluster a broker's series is, NAMESPACE/POD without the pod's number; empty when it is no broker's."""
+    """Return the cluster of a broker's series, NAMESPACE/POD without the pod's number; empty when it is no broker's."""
     pod = labels.get("pod", "")
     number = ORDINAL.search(pod)
     return f"{labels.get('namespace', '')}/{pod[: number.start()]}" if number else ""
@@ -233,7 +233,7 @@ def put_pod_logs(run: Path, folders: Sequence[Path], pods: str, window: Window) 
     if not there:
         raise NoSource(
             f"{where}: {found.logs} logs of pods, and no event in the time of the run; "
-            f"have the brokers minikafka.events.stdout=true? {found.told()}"
+            f"have the brokers minikafka.events.stdout=true? {found.summary()}"
         )
     new: dict[int, list[pod_logs.BrokerEvent]] = defaultdict(list)
     for key, kept in there.items():
@@ -246,11 +246,11 @@ def put_pod_logs(run: Path, folders: Sequence[Path], pods: str, window: Window) 
         _write(folder / f"{FROM_PODS}broker-{broker}.jsonl", (f"{event.line}\n" for event in events))
     added = sum(map(len, new.values()))
     outside = len(found.events) - len(there)
-    told = (
+    taken = (
         f"events: {added} from {found.logs} logs of pods, which had {len(there) - added} more that the run has already"
     )
     return ". ".join(
-        part for part in (told, f"{outside} were of another time" if outside else "", found.told()) if part
+        part for part in (taken, f"{outside} were of another time" if outside else "", found.summary()) if part
     )
 
 

@@ -68,8 +68,8 @@ class PodLogFolder:
     unreadable: list[str] = field(default_factory=list)
     """Files that could not be read to their end, and why."""
 
-    def told(self) -> str:
-        """What was left out, in words; empty when nothing was."""
+    def summary(self) -> str:
+        """Return what was left out, in words; empty when nothing was."""
         counts = {
             "damaged": self.damaged,
             "without an end": self.unfinished,
@@ -86,7 +86,7 @@ class PodLogFolder:
 
 
 def identity(event: Mapping[str, Any]) -> str:
-    """What makes two events one: all that they say.
+    """Return what makes two events one: all that they say.
 
     A broker cannot emit two events with the same time (microseconds): to emit one takes longer. So equal lines, from its
     volume and from its pod's log, are one event that was written twice.

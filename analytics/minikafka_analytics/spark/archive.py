@@ -36,12 +36,12 @@ QUIET = (
 
 
 def cache_folder() -> Path:
-    """Where archives are kept: `minikafka` in the user's cache folder (XDG base directory specification)."""
+    """Return where archives are kept: `minikafka` in the user's cache folder (XDG base directory specification)."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minikafka"
 
 
 def archive_of(java: Java) -> Path:
-    """Where the archive of this Java with the installed Spark is, or would be."""
+    """Return where the archive of this Java with the installed Spark is, or would be."""
     import pyspark
 
     jars = Path(pyspark.__file__).parent / "jars"

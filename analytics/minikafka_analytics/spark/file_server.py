@@ -132,7 +132,7 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def known(self, request: Any) -> None:
-        """Who is on this connection has shown the key."""
+        """Count a connection no longer as a stranger's: its client has shown the key."""
         with self._counting:
             self._strangers.pop(request, None)
 
@@ -217,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _status(self) -> None:
         path = self.server.folders.to_read(self.name)
-        self._tell({"FileStatus": _told(path, "")})
+        self._send_json({"FileStatus": _file_status(path, "")})
 
     def _list(self) -> None:
         path = self.server.folders.to_read(self.name)
@@ -225,13 +225,13 @@ class _Handler(BaseHTTPRequestHandler):
             found = []
             for each in sorted(path.iterdir()):
                 try:
-                    found.append(_told(each, encoded(each.name)))
+                    found.append(_file_status(each, encoded(each.name)))
                 except OSError as error:
                     if error.errno not in (errno.ENOENT, errno.ELOOP):  # removed since, or a link to itself
                         raise
         else:
-            found = [_told(path, "")]
-        self._tell({"FileStatuses": {"FileStatus": found}})
+            found = [_file_status(path, "")]
+        self._send_json({"FileStatuses": {"FileStatus": found}})
 
     def _open(self) -> None:
         path = self.server.folders.to_read(self.name)
@@ -276,7 +276,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
-        length = self._told_length()
+        length = self._content_length()
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with self.server.naming:
@@ -285,11 +285,11 @@ class _Handler(BaseHTTPRequestHandler):
             raise RequestRefused(HTTPStatus.FORBIDDEN, f"{self.name}: is there already") from None
         with file:
             self._receive(file, length)
-        self._tell(None, HTTPStatus.CREATED)
+        self._send_json(None, HTTPStatus.CREATED)
 
     def _mkdirs(self) -> None:
         self.server.folders.to_write(self.name).mkdir(parents=True, exist_ok=True)
-        self._tell({"boolean": True})
+        self._send_json({"boolean": True})
 
     def _rename(self) -> None:
         """As Hadoop does: into a folder that is there, else to the new name, whose folder has to be there; never over a file."""
@@ -301,13 +301,13 @@ class _Handler(BaseHTTPRequestHandler):
             may = path.exists() and not target.exists() and target.parent.is_dir()
             if may:
                 path.rename(target)
-        self._tell({"boolean": may})
+        self._send_json({"boolean": may})
 
     def _delete(self) -> None:
         named = Path(self.name)
         if named.is_symlink():  # the link goes, not what it points to
             (self.server.folders.to_write(str(named.parent)) / named.name).unlink()
-            self._tell({"boolean": True})
+            self._send_json({"boolean": True})
             return
         path = self.server.folders.to_write(self.name)
         there = path.exists()
@@ -318,16 +318,16 @@ class _Handler(BaseHTTPRequestHandler):
                 path.rmdir()
         elif there:
             path.unlink()
-        self._tell({"boolean": there})
+        self._send_json({"boolean": there})
 
     def _nothing(self) -> None:
         """What claims of Kubernetes have no use for."""
         self.server.folders.to_write(self.name)
-        self._tell(None)
+        self._send_json(None)
 
     # -- how it is answered --------------------------------------------------------------------------------------------
 
-    def _tell(self, document: object, status: HTTPStatus = HTTPStatus.OK) -> None:
+    def _send_json(self, document: object, status: HTTPStatus = HTTPStatus.OK) -> None:
         """JSON, without a Content-Type: to look at one, Hadoop's client needs a class of Jersey's that its jars have not."""
         body = b"" if document is None else json.dumps(document).encode()
         self.send_response(status)
@@ -339,10 +339,10 @@ class _Handler(BaseHTTPRequestHandler):
         name, java = JAVA[status]
         self.close_connection = True  # a body that was sent is not read
         with suppress(OSError):
-            self._tell({"RemoteException": {"exception": name, "javaClassName": java, "message": message}}, status)
+            self._send_json({"RemoteException": {"exception": name, "javaClassName": java, "message": message}}, status)
 
-    def _told_length(self) -> int | None:
-        """Of the request's body; None when it comes in chunks. Raises RequestRefused."""
+    def _content_length(self) -> int | None:
+        """Return the length of the request's body; None when it comes in chunks. Raises RequestRefused."""
         if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
             return None
         text = self.headers.get("Content-Length", "0")
@@ -350,10 +350,10 @@ class _Handler(BaseHTTPRequestHandler):
             raise RequestRefused(HTTPStatus.BAD_REQUEST, f"Content-Length {text[:40]!r}: allowed is a number from 0 on")
         return int(text)
 
-    def _receive(self, file: BinaryIO, length_told: int | None) -> None:
+    def _receive(self, file: BinaryIO, content_length: int | None) -> None:
         """The request's body, in chunks or of a told length. Raises OSError for one that is cut short."""
-        if length_told is not None:
-            self._copy(file, length_told)
+        if content_length is not None:
+            self._copy(file, content_length)
             return
         while length := int(self.rfile.readline(CHUNK_LINE_MAX).split(b";")[0].strip() or b"-1", 16):
             if length < 0:
@@ -372,7 +372,7 @@ class _Handler(BaseHTTPRequestHandler):
             length -= len(part)
 
 
-def _told(path: Path, suffix: str) -> dict[str, object]:
+def _file_status(path: Path, suffix: str) -> dict[str, object]:
     found = path.stat()
     folder = path.is_dir()
     return {

@@ -108,7 +108,7 @@ def _kill(process: str) -> None:
 
 
 def is_alive() -> bool:
-    """Whether the JVM that this process uses answers: one that was killed has closed its connections before it is gone."""
+    """Return whether the JVM that this process uses answers: one that was killed has closed its connections before it is gone."""
     from pyspark import SparkContext
 
     try:
@@ -118,7 +118,7 @@ def is_alive() -> bool:
 
 
 def how_it_ended() -> str | None:
-    """How the JVM that this process uses has ended; None while it answers, and where there is none.
+    """Return how the JVM that this process uses has ended; None while it answers, and where there is none.
 
     It is the process that is asked, for the call that meets a dead JVM may fail in any way: a refused connection, an empty
     answer, an attribute that is not there.

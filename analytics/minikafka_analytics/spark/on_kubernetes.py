@@ -66,7 +66,7 @@ class BadMaster(ValueError):
 
 
 def is_kubernetes(master: str) -> bool:
-    """Whether executors are pods."""
+    """Return whether executors are pods."""
     return master.startswith(MASTER)
 
 
@@ -119,14 +119,14 @@ def _spread(configured: Mapping[str, str]) -> str:
 
 
 def is_of_one_node(pod: Object, claims: Mapping[str, Sequence[str]]) -> bool:
-    """Whether the driver mounts what pods on other nodes cannot. `claims`: the access modes of each claim it mounts."""
+    """Return whether the driver mounts what pods on other nodes cannot. `claims`: the access modes of each claim it mounts."""
     names = {mount["name"] for mount in driver_container(pod).get("volumeMounts") or ()}
     own = any(volume["name"] in names and "hostPath" in volume for volume in pod["spec"].get("volumes") or ())
     return own or any(SHARED_BY_NODES not in modes for modes in claims.values())
 
 
 def settings_for(pod: Object, template: Path) -> dict[str, str]:
-    """What Spark has to be told of the driver's pod. Raises BadMaster for a pod without an address."""
+    """Return what Spark has to be told of the driver's pod. Raises BadMaster for a pod without an address."""
     metadata, container = pod["metadata"], driver_container(pod)
     address = (pod.get("status") or {}).get("podIP")
     if not address:
@@ -145,7 +145,7 @@ def settings_for(pod: Object, template: Path) -> dict[str, str]:
 
 
 def executor_prefix(name: str) -> str:
-    """What the names of executors begin with: the driver pod's name; of a long one, its own last part stays.
+    """Return what the names of executors begin with: the driver pod's name; of a long one, its own last part stays.
 
     Without dots, which a pod's name may have: Spark makes the pod's host name of it, which must have none.
     """
@@ -199,7 +199,7 @@ def executor_pod(pod: Object, *, one_node: bool, spread: str = NONE) -> Object:
 
 
 def _apart(others: Object, spread: str) -> Object:
-    """What keeps executors on different nodes: fields of a pod.
+    """Return what keeps executors on different nodes: fields of a pod.
 
     Required, by anti-affinity: a spread that is required would still allow two on a cluster's only node.
     """
@@ -272,7 +272,7 @@ def _get(url: str, token: Path) -> Object:
 
 
 def _spark_defaults() -> dict[str, str]:
-    """What spark-defaults.conf says, where Spark looks for it."""
+    """Return what spark-defaults.conf says, where Spark looks for it."""
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else "")
     path = Path(folder) / "spark-defaults.conf"

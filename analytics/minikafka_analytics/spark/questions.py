@@ -72,7 +72,7 @@ class Questions:
         return {name: future.result() for name, future in self._answers.items()}
 
     def asked(self) -> list[Record]:
-        """What was asked of Spark, in the order of declaration: name, whether it is an answer, what it needs, its SQL.
+        """Return what was asked of Spark, in the order of declaration: name, whether it is an answer, what it needs, its SQL.
 
         `sql` is empty where rows are taken as they are, or by expressions of Spark's own API.
         """

@@ -95,14 +95,14 @@ def spark_session(
         classes = archived(java, make=reach is None) if is_small else nullcontext("")
         young = YOUNG_OF_SMALL if is_small else YOUNG_OF_LARGE
         with _launched(master, place, classes, young, settings) if started else nothing as options:
-            told = chosen | options | dict(settings or {})
+            merged = chosen | options | dict(settings or {})
             builder = SparkSession.builder.master(small(master)).appName("minikafka analyze")
-            for key, value in told.items():
+            for key, value in merged.items():
                 builder = builder.config(key, value)
             try:
                 with jvm.starting(java, place / OUTPUT):
                     if started:
-                        jvm.launch({"spark.master": small(master), **told}, place / OUTPUT)
+                        jvm.launch({"spark.master": small(master), **merged}, place / OUTPUT)
                     session = builder.getOrCreate()
                     session.sparkContext.setLogLevel("ERROR")
                 with while_it_lives():
@@ -202,7 +202,7 @@ def _launched(
 
 
 def spilling_to(spark: SparkSession) -> Path | None:
-    """Where Spark on this machine puts what does not fit into memory; None where executors do that elsewhere."""
+    """Return where Spark on this machine puts what does not fit into memory; None where executors do that elsewhere."""
     context = spark.sparkContext
     found = context.getConf().get("spark.local.dir") if is_local(str(context.master)) else None
     return Path(found) if found else None

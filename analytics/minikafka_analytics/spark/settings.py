@@ -122,7 +122,7 @@ SMALL_JVM_OPTIONS = (
 
 
 def settings_for(size: int, master: str = "local[*]") -> dict[str, str]:
-    """How Spark plans and runs what is asked about this many bytes, the same answers in every case.
+    """Return how Spark plans and runs what is asked about this many bytes, the same answers in every case.
 
     A demo's run is interpreted and in one task; several demos' worth run generated code, planned once; above that plans are
     adaptive and both JIT compilers are there, and on this machine the partitions of a shuffle are as many as keep each as large
@@ -137,17 +137,17 @@ def settings_for(size: int, master: str = "local[*]") -> dict[str, str]:
 
 
 def of_few_bytes(size: int) -> bool:
-    """Whether files of this many bytes are planned as small data: as few tasks, stages and compiled classes as can be."""
+    """Return whether files of this many bytes are planned as small data: as few tasks, stages and compiled classes as can be."""
     return size < SMALL_BYTES
 
 
 def is_local(master: str) -> bool:
-    """Whether Spark works in the driver's process alone."""
+    """Return whether Spark works in the driver's process alone."""
     return master.startswith("local")
 
 
 def is_one_process(master: str) -> bool:
-    """Whether driver and executor are one process. Of `local-cluster` they are not: its executors can be lost."""
+    """Return whether driver and executor are one process. Of `local-cluster` they are not: its executors can be lost."""
     return is_local(master) and not master.startswith("local-cluster")
 
 

@@ -52,7 +52,7 @@ def query(text: str, **parts: Any) -> DataFrame:
 
     frames = {key: part for key, part in parts.items() if isinstance(part, DataFrame)}
     if (texts := _heard.get()) is not None:
-        texts.append(told(text, {key: key if key in frames else literal(part) for key, part in parts.items()}))
+        texts.append(rendered(text, {key: key if key in frames else literal(part) for key, part in parts.items()}))
     views: Any = {key: _views.get(frame, frame) for key, frame in frames.items()}
     return next(iter(frames.values())).sparkSession.sql(text, **{**parts, **views})
 
@@ -68,7 +68,7 @@ def heard() -> Iterator[list[str]]:
         _heard.reset(token)
 
 
-def told(text: str, parts: dict[str, str]) -> str:
+def rendered(text: str, parts: dict[str, str]) -> str:
     """SQL with its parts put in, without the margin it has in the source."""
     return inspect.cleandoc(text).format_map(parts)
 

@@ -38,7 +38,7 @@ def decoded(path: str) -> str:
 
 
 def prefix(spark: SparkSession) -> str:
-    """What stands before a path in this session."""
+    """Return what stands before a path in this session."""
     return str(spark.conf.get(PREFIX_SETTING, HERE))
 
 
@@ -51,7 +51,7 @@ def uri(spark: SparkSession, path: Place) -> str:
 
 
 def read_as(spark: SparkSession, path: Place) -> str:
-    """What Spark calls a file in `_metadata.file_path`."""
+    """Return what Spark calls a file in `_metadata.file_path`."""
     if isinstance(path, StorePath):
         return path.listed_as()
     java: Any = spark.sparkContext._jvm

@@ -99,17 +99,17 @@ class StorePath:
         return self
 
     def is_dir(self) -> bool:
-        """Whether it is a folder; in an object store, whether anything is below it."""
+        """Return whether it is a folder; in an object store, whether anything is below it."""
         found = self._status()
         return found is not None and bool(found.isDirectory())
 
     def is_file(self) -> bool:
-        """Whether it is a file."""
+        """Return whether it is a file."""
         found = self._status()
         return found is not None and bool(found.isFile())
 
     def exists(self) -> bool:
-        """Whether there is such a file or folder."""
+        """Return whether there is such a file or folder."""
         return self._status() is not None
 
     def stat(self) -> Size:
@@ -118,14 +118,14 @@ class StorePath:
         return Size(int(found.getLen()), int(found.getModificationTime()) * 1_000_000)
 
     def iterdir(self) -> Iterator[StorePath]:
-        """What is in a folder."""
+        """Return what is in a folder."""
         with _in_words(self):
             found = [str(each.getPath().getName()) for each in self._files().listStatus(self._path())]
         for name in found:
             yield StorePath(self.scheme, self.authority, (*self.names, name))
 
     def glob(self, pattern: str) -> Iterator[StorePath]:
-        """What is in a folder and has such a name; nothing where there is no folder. `pattern` is of one name."""
+        """Return what is in a folder and has such a name; nothing where there is no folder. `pattern` is of one name."""
         with suppress(FileNotFoundError):
             yield from (each for each in self.iterdir() if fnmatch.fnmatchcase(each.name, pattern))
 
@@ -143,7 +143,7 @@ class StorePath:
         return self.read_bytes().decode(encoding, errors)
 
     def listed_as(self) -> str:
-        """What its store calls it in a listing, with what may not stand in a URI encoded."""
+        """Return what its store calls it in a listing, with what may not stand in a URI encoded."""
         return str(self._there().getPath().toUri().toString())
 
     def _path(self) -> Any:
@@ -168,7 +168,7 @@ Place = Path | StorePath
 
 
 def place(text: str) -> Place:
-    """What somebody named on a command line: `s3a://bucket/runs/one` is in a store, `runs/one` on this machine."""
+    """Return what somebody named on a command line: `s3a://bucket/runs/one` is in a store, `runs/one` on this machine."""
     found = _URI.fullmatch(re.sub(r"^file:/(?!/)", "file:///", text))
     if found is None:
         return Path(text)
@@ -207,12 +207,12 @@ def below(path: Place, folder: Place) -> str:
 
 
 def in_store(path: Place) -> bool:
-    """Whether it is in a store. A store has no rename that does a folder at once."""
+    """Return whether it is in a store. A store has no rename that does a folder at once."""
     return isinstance(path, StorePath)
 
 
 def seen(file: Place) -> FileStamp:
-    """What a file is like now."""
+    """Return what a file is like now."""
     if isinstance(file, Path):
         found = file.stat()
         return FileStamp(found.st_size, found.st_mtime_ns)
@@ -327,7 +327,7 @@ def _configuration() -> Any:
 
 @lru_cache(maxsize=1)
 def _configured(java: Any) -> Any:
-    """Of one JVM: to make a configuration takes milliseconds."""
+    """Keep the configuration of one JVM: to make it takes milliseconds."""
     return java.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(java.org.apache.spark.SparkConf())
 
 

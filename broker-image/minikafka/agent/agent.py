@@ -58,7 +58,7 @@ class BrokerAgent:
         with self._faults() as faults:
             fault = self._known(faults, fault_id, verb)
             if fault is not None and self._is_settled(faults, fault):
-                return {**fault.told(), "repeated": True}
+                return {**fault.answer(), "repeated": True}
             if fault is None:
                 self._check_until(until, gate.HOLD_SECONDS_MAX)
                 if faults.hold is not None:
@@ -89,7 +89,7 @@ class BrokerAgent:
         with self._faults() as faults:
             fault = self._known(faults, fault_id, AgentVerb.PAUSE)
             if fault is not None and self._is_settled(faults, fault):
-                return {**fault.told(), "repeated": True}
+                return {**fault.answer(), "repeated": True}
             if fault is None:
                 self._check_until(until, PAUSE_SECONDS_MAX)
                 if faults.hold is not None:
@@ -107,7 +107,7 @@ class BrokerAgent:
                 raise NotNow(f"the broker (process {left[0]}) does not stop on SIGSTOP")
             fault.stage = Stage.ACTIVE
             faults.save()
-            return {**fault.told(), "repeated": False}
+            return {**fault.answer(), "repeated": False}
 
     def recover(self, verbs: Iterable[AgentVerb], fault_id: str | None = None, by: str = "release") -> dict[str, Any]:
         """End faults: all of these verbs that last, or the one of this id. One that is over, or unknown, is recovered."""
@@ -143,7 +143,7 @@ class BrokerAgent:
         return due
 
     def forget_unreadable(self) -> list[int]:
-        """What to do when `faults.json` is not what was written: nobody knows any more which faults go on, so none may.
+        """Return what to do when `faults.json` is not what was written: nobody knows any more which faults go on, so none may.
 
         The gate holds until its own time. Returns the pids of processes that were made to go on.
         """
@@ -176,7 +176,7 @@ class BrokerAgent:
                     del fault.work["cuts"]  # from here on the tails are not needed any more
                     faults.save()
                 power_loss.empty(unflushed)
-        return {**fault.told(), "lost_bytes": fault.work["lost_bytes"], "repeated": not is_new}
+        return {**fault.answer(), "lost_bytes": fault.work["lost_bytes"], "repeated": not is_new}
 
     def wipe_volume(self, fault_id: str) -> dict[str, Any]:
         """Lose the disk: data and what was not flushed. The event log stays. Raises NotNow: the broker is not held."""
@@ -186,7 +186,7 @@ class BrokerAgent:
                     power_loss.empty(folder, keep=(LOCK_FILE, *IGNORED))
                 if (unflushed := self.target.unflushed) is not None:
                     power_loss.empty(unflushed)
-        return {**fault.told(), "repeated": not is_new}
+        return {**fault.answer(), "repeated": not is_new}
 
     @contextlib.contextmanager
     def _wiping(self, verb: AgentVerb, fault_id: str) -> Iterator[tuple[Faults, BrokerFault, bool]]:
@@ -222,7 +222,7 @@ class BrokerAgent:
             "condition": condition,
             "pids": [identity.pid for identity in found],
             "gate": held._asdict() if held else None,
-            "faults": [fault.told() for fault in faults.lasting],
+            "faults": [fault.answer() for fault in faults.lasting],
         }
 
     @contextlib.contextmanager
@@ -257,7 +257,7 @@ class BrokerAgent:
         return found
 
     def _is_settled(self, faults: Faults, fault: BrokerFault) -> bool:
-        """Whether nothing is left to do for a fault that was asked for before: it was made, or its time has come."""
+        """Return whether nothing is left to do for a fault that was asked for before: it was made, or its time has come."""
         if fault.stage is Stage.INTENDED and _is_due(fault, self.clock()):
             self._recover(faults, fault, "expiry")
         return fault.stage is not Stage.INTENDED
@@ -284,7 +284,7 @@ class BrokerAgent:
                 for paused in (each for each in faults.lasting if each.verb is AgentVerb.PAUSE):
                     paused.stage, paused.ended_by = Stage.OVER, str(fault.verb)
                 faults.save()
-            return fault.told()
+            return fault.answer()
 
 
 def _is_due(fault: BrokerFault, now: float) -> bool:

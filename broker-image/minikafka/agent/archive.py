@@ -59,8 +59,8 @@ def write_archive(members: Iterable[ArchiveEntry], out: TextIO) -> str | None:
         ):
             for member in members:
                 tar.add(member.path, member.name)
-    except OSError as trouble:
-        error = str(trouble)
+    except OSError as failure:
+        error = str(failure)
     encoded.close()
     out.write('"' + (f',"error":{json.dumps(error)}' if error is not None else "") + "}\n")
     return error

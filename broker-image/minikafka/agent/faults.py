@@ -73,14 +73,14 @@ class BrokerFault:
 
     @property
     def lasts(self) -> bool:
-        """Whether it goes on."""
+        """Return whether it goes on."""
         return self.until is not None and self.stage is not Stage.OVER
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "targets": [target._asdict() for target in self.targets]}
 
-    def told(self) -> dict[str, Any]:
-        """What a verb answers."""
+    def answer(self) -> dict[str, Any]:
+        """Return what a verb answers."""
         made = {"id": self.id, "verb": self.verb, "stage": self.stage, "at": self.at, "until": self.until}
         return {**made, "pids": [target.pid for target in self.targets], "ended_by": self.ended_by}
 

@@ -26,7 +26,7 @@ POLL_SECONDS = 0.1
 FILE_BYTES_MAX = 64 * 1024
 
 _STOP = (signal.SIGTERM, signal.SIGINT)
-TOLD = "gate: "
+PREFIX = "gate: "
 """What a broker's lines about its gate begin with. They say until when it holds, and stay in the log when it does no more."""
 
 
@@ -107,26 +107,26 @@ def wait_at_gate(path: Path, tell: Callable[[str], None]) -> bool:
 
 def _wait(path: Path, tell: Callable[[str], None]) -> bool:
     began = time.monotonic()
-    told: object = None
+    reported: object = None
     waited = False
     while True:
         try:
             found = read_gate(path)
         except BadGate as error:
-            if told != str(error):
-                told = str(error)
-                tell(f"{TOLD}{error}: it does not hold")
+            if reported != str(error):
+                reported = str(error)
+                tell(f"{PREFIX}{error}: it does not hold")
             found = None
         # The second condition is for a wall clock that was set back.
         if found is None or found.until <= time.time() or time.monotonic() - began > HOLD_SECONDS_MAX:
             if waited:
                 why = "its time has come" if found is not None else "it was opened"
-                tell(f"{TOLD}{why}, after {time.monotonic() - began:.1f} s")
+                tell(f"{PREFIX}{why}, after {time.monotonic() - began:.1f} s")
             return True
-        if told != found:
-            told = found
-            tell(f"{TOLD}{path} holds {found}; nothing is opened before")
+        if reported != found:
+            reported = found
+            tell(f"{PREFIX}{path} holds {found}; nothing is opened before")
         waited = True
         if signal.sigtimedwait(_STOP, POLL_SECONDS) is not None:
-            tell(f"{TOLD}told to end after {time.monotonic() - began:.1f} s of waiting")
+            tell(f"{PREFIX}told to end after {time.monotonic() - began:.1f} s of waiting")
             return False

@@ -52,7 +52,7 @@ class Cut:
 
 
 def plan(data: Sequence[Path], unflushed: Path, mode: PowerLossMode, seed: int) -> list[Cut]:
-    """What a power loss now does to each log, a line for each data file that has an unflushed part. Raises OSError."""
+    """Return what a power loss now does to each log, a line for each data file that has an unflushed part. Raises OSError."""
     cuts: list[Cut] = []
     for folder in sorted(unflushed.iterdir()) if unflushed.is_dir() else ():
         home = next((each / folder.name for each in data if (each / folder.name).is_dir()), None)
@@ -117,7 +117,7 @@ def carry_out(cuts: Sequence[Cut]) -> None:
 
 
 def lost_bytes(cuts: Sequence[Cut]) -> int:
-    """How many bytes of records are gone."""
+    """Return how many bytes of records are gone."""
     return sum(cut.unflushed - cut.kept for cut in cuts)
 
 

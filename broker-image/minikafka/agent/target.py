@@ -103,7 +103,7 @@ class TargetBroker:
         return str(self.config) in given
 
     def is_stopped(self, identity: ProcessIdentity) -> bool:
-        """Whether SIGSTOP holds the process."""
+        """Return whether SIGSTOP holds the process."""
         return process.start_ticks(identity.pid) == identity.start_ticks and process.has_stopped(identity.pid)
 
     @contextlib.contextmanager

@@ -49,7 +49,7 @@ def add_bootstrap(parser: argparse.ArgumentParser) -> None:
 
 
 def client_security(path: str) -> ClientSecurity:
-    """What a file says of how to connect."""
+    """Return what a file says of how to connect."""
     from minikafka.config import ConfigError
     from minikafka.config.client_properties import read_client_security
 

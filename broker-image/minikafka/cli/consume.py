@@ -257,7 +257,7 @@ class _Commits:
 
 
 def _poll(consumer: Any, most: int) -> Iterator[Any]:
-    """What there is, at most so many; waits for the first. ``consume(n)`` alone would wait for all n."""
+    """Return what there is, at most so many; waits for the first. ``consume(n)`` alone would wait for all n."""
     first = consumer.poll(_POLL_SECONDS)
     if first is not None:
         yield first

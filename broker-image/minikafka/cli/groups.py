@@ -211,7 +211,7 @@ def _offsets(admin: Any, name: str) -> dict[tuple[str, int], int | None]:
 
 
 def _ends(admin: Any, places: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    """Where each partition ends; a partition that cannot say (deleted, offline) is left out."""
+    """Return where each partition ends; a partition that cannot say (deleted, offline) is left out."""
     return _listed(admin, places, admin_library().OffsetSpec.latest())
 
 
@@ -296,7 +296,7 @@ def _places(args: argparse.Namespace, wanted: list[tuple[str, list[int] | None]]
 
 
 def _targets(admin: Any, args: argparse.Namespace, places: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    """Where to move to; :class:`CommandError` when some partition cannot say."""
+    """Return where to move to; :class:`CommandError` when some partition cannot say."""
     spec = admin_library().OffsetSpec
     starts = _listed(admin, places, spec.earliest())
     ends = _listed(admin, places, spec.latest())

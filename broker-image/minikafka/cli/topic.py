@@ -238,7 +238,7 @@ def _as_json(topic: TopicMetadata, config: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _overrides(args: argparse.Namespace, metadata: ClusterMetadata) -> dict[str, dict[str, str]]:
-    """What was set on each topic itself."""
+    """Return what was set on each topic itself."""
     names = [topic.name for topic in metadata.topics if not topic.error]
     if not names:
         return {}

@@ -19,5 +19,5 @@ class CommandError(Exception):
 
 
 def bad_input(message: str) -> CommandError:
-    """What the user asked cannot be; nothing was done."""
+    """Return what the user asked cannot be; nothing was done."""
     return CommandError(BAD_INPUT, message)

@@ -74,7 +74,7 @@ class BrokerConfig(BrokerKeys):
         return self._inter_broker_listener
 
     def security(self, listener: str) -> ListenerSecurity:
-        """How a listener is secured."""
+        """Return how a listener is secured."""
         return self._security.get(listener, PLAINTEXT)
 
     def topic(self, overrides: Mapping[str, str]) -> TopicConfig:

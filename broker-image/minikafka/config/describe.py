@@ -42,7 +42,7 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it."""
+        """Return whether nobody set it."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
@@ -95,7 +95,7 @@ def _canonical(key: Key[Any], text: str | None) -> str | None:
 
 
 def _synonyms(config: BrokerConfig, key: Key[Any]) -> tuple[ConfigSynonym, ...]:
-    """Where ``key`` gets its value, most important first; stand-ins count only behind the key itself, as in Kafka."""
+    """Return where ``key`` gets its value, most important first; stand-ins count only behind the key itself, as in Kafka."""
     keys = (key, *_STAND_INS.get(key.name, ()))
     found: list[ConfigSynonym] = []
     layers = (

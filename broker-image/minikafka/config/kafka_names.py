@@ -65,15 +65,15 @@ _TOPIC = """
 
 
 def is_kafka_broker_key(name: str) -> bool:
-    """Whether ``server.properties`` of some Kafka may hold this key; ``listener.name.*`` overrides included."""
+    """Return whether ``server.properties`` of some Kafka may hold this key; ``listener.name.*`` overrides included."""
     return name in _BROKER.split() or name.startswith((*_FAMILIES, "listener.name."))
 
 
 def is_kafka_topic_key(name: str) -> bool:
-    """Whether Kafka knows this topic setting."""
+    """Return whether Kafka knows this topic setting."""
     return name in _TOPIC.split()
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value must not be shown: Kafka's PASSWORD keys and anything that is named like one."""
+    """Return whether the value must not be shown: Kafka's PASSWORD keys and anything that is named like one."""
     return name.endswith((".password", ".passphrase", ".secret", ".secret.key", "jaas.config", "keystore.key"))

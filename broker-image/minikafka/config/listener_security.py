@@ -123,7 +123,7 @@ def tls_settings(read: ReadKey) -> TlsSettings:
 
 
 def tls_problems(name: str, tls: TlsSettings, read: ReadKey, *, needs_keystore: bool = True) -> Iterable[str]:
-    """What does not go together; of a client, or of a listener by its name."""
+    """Return what does not go together; of a client, or of a listener by its name."""
     for store, given in (("keystore", tls.has_keystore), ("truststore", tls.has_truststore)):
         kind = read(f"ssl.{store}.type")
         if given and kind != "PEM":

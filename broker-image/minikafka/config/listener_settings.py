@@ -25,7 +25,7 @@ class OwnSettings:
 
 
 def is_of_a_listener(name: str) -> bool:
-    """Whether a setting is one listener's own."""
+    """Return whether a setting is one listener's own."""
     return name.startswith(PREFIX)
 
 

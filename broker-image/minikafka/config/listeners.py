@@ -74,7 +74,7 @@ def protocol_map(*, doc: str) -> Key[dict[str, str]]:
 
 
 def advertised_default(listeners: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
-    """What is advertised when nothing is said: the listeners themselves, an empty host being this machine's name."""
+    """Return what is advertised when nothing is said: the listeners themselves, an empty host being this machine's name."""
     return tuple(e if e.host else e._replace(host=socket.gethostname()) for e in listeners)
 
 

@@ -160,12 +160,12 @@ class LocalCluster:
 
     @property
     def exists(self) -> bool:
-        """Whether the data directory has a cluster, running or not."""
+        """Return whether the data directory has a cluster, running or not."""
         return read_record(self.data) is not None
 
     @property
     def record(self) -> ClusterRecord:
-        """What was asked of `up`."""
+        """Return what was asked of `up`."""
         return self._record()
 
     def info(self) -> ClusterInfo:
@@ -403,7 +403,7 @@ class LocalCluster:
 
 
 def is_ready(metrics_port: int) -> bool:
-    """Whether a broker on this machine answers /readyz with 200."""
+    """Return whether a broker on this machine answers /readyz with 200."""
     connection = http.client.HTTPConnection(HOST, metrics_port, timeout=1.0)
     try:
         connection.request("GET", "/readyz")

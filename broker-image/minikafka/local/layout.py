@@ -79,7 +79,7 @@ class ClusterInfo:
     brokers: list[BrokerInfo]
 
     def as_json(self) -> dict[str, Any]:
-        """What `minikafka up --json` prints."""
+        """Return what `minikafka up --json` prints."""
         names = ("id", "pid", "port", "replication_port", "metrics_port", "data_dir")
         return {
             "bootstrap": self.bootstrap,
@@ -259,12 +259,12 @@ def properties(data: Path, record: ClusterRecord, broker: int) -> dict[str, str]
     """The configuration of one broker: a lab's defaults, then what `--config` says."""
     info = broker_info(data, record, broker, None)
     ports = {CLIENTS: info.port, INTER_BROKER: info.replication_port}
-    told = {name: port + (PROXY_PORT_OFFSET if name in record.proxied else 0) for name, port in ports.items()}
+    advertised = {name: port + (PROXY_PORT_OFFSET if name in record.proxied else 0) for name, port in ports.items()}
     values = {
         "node.id": str(broker),
         "cluster.id": record.cluster_id,
         "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
-        "advertised.listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in told.items()),
+        "advertised.listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in advertised.items()),
         "listener.security.protocol.map": _protocols(record.config.get("listener.security.protocol.map", "")),
         "inter.broker.listener.name": INTER_BROKER,
         "log.dirs": info.data_dir,
@@ -283,7 +283,7 @@ def properties(data: Path, record: ClusterRecord, broker: int) -> dict[str, str]
 
 
 def _protocols(chosen: str) -> str:
-    """Of both listeners: those that somebody has chosen, else PLAINTEXT."""
+    """Return the protocols of both listeners: those that somebody has chosen, else PLAINTEXT."""
     protocols = {CLIENTS: "PLAINTEXT", INTER_BROKER: "PLAINTEXT"}
     for item in filter(None, chosen.split(",")):
         name, _, protocol = item.partition(":")

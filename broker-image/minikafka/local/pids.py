@@ -29,7 +29,7 @@ def forget(data: Path, broker: int) -> None:
 
 
 def recorded(data: Path, broker: int) -> ProcessIdentity | None:
-    """What the record says, true or not any more."""
+    """Return what the record says, true or not any more."""
     try:
         raw = json.loads((broker_dir(data, broker) / "process.json").read_text())
         return ProcessIdentity(int(raw["pid"]), int(raw["start_ticks"]))

@@ -34,12 +34,12 @@ def ports_of(port: int) -> tuple[int, int, int]:
 
 
 def proxy_ports_of(port: int) -> tuple[int, int]:
-    """Where proxies before such a broker listen: for clients, and for brokers."""
+    """Return where proxies before such a broker listen: for clients, and for brokers."""
     return port + PROXY_PORT_OFFSET, port + INTER_BROKER_PORT_OFFSET + PROXY_PORT_OFFSET
 
 
 def is_free(port: int) -> bool:
-    """Whether a listener can be opened on the loopback address now."""
+    """Return whether a listener can be opened on the loopback address now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the broker does: TIME_WAIT is not "in use"
         try:

@@ -138,7 +138,7 @@ def reap(pid: int, timeout: float = 0.0) -> ExitStatus | None:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None when there is no such process."""
+    """Return when the process started, in clock ticks since boot; None when there is no such process."""
     fields = _stat(pid)
     return None if fields is None else int(fields[19])
 

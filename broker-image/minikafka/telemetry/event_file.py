@@ -40,7 +40,7 @@ class EventFile:
         self._size = os.fstat(self._file).st_size
 
     def has_room(self, size: int) -> bool:
-        """Whether a line of this size goes into this file."""
+        """Return whether a line of this size goes into this file."""
         return self._size + size < self._size_max or not self._size
 
     def begin_anew(self) -> int | None:

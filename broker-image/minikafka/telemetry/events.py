@@ -344,7 +344,7 @@ def _plain(value: Any) -> Any:
 
 
 def problem(record: Mapping[str, Any]) -> str | None:
-    """What is wrong with a decoded line by this schema, or None. For tests and for readers of foreign files."""
+    """Return what is wrong with a decoded line by this schema, or None. For tests and for readers of foreign files."""
     if set(record) != {"time", "broker", "event", "topic", "partition", "fields"}:
         return f"keys are {sorted(record)}"
     event = EVENTS.get(record["event"])

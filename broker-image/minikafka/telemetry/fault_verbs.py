@@ -54,7 +54,7 @@ class Verb(StrEnum):
 
     @property
     def plain_name(self) -> str:
-        """What reports call it."""
+        """Return what reports call it."""
         return self.rule.name or self.kind.replace("_", " ")
 
 
@@ -105,22 +105,22 @@ class Rule(NamedTuple):
 
     @property
     def lasts(self) -> bool:
-        """Whether it goes on until it is undone: then it may have a duration."""
+        """Return whether it goes on until it is undone: then it may have a duration."""
         return bool(self.undone)
 
     @property
     def takes_out(self) -> bool:
-        """Whether it leaves its targets unable to serve."""
+        """Return whether it leaves its targets unable to serve."""
         return self.serving is not Serving.GOES_ON
 
     @property
     def leaves_damage(self) -> bool:
-        """Whether the target is in trouble until something heals it, however short the action was."""
+        """Return whether the target is in trouble until something heals it, however short the action was."""
         return self.lasts or self.lost is not Lost.NOTHING
 
     @property
     def is_of_links(self) -> bool:
-        """Whether it disturbs the links between the target and its peers."""
+        """Return whether it disturbs the links between the target and its peers."""
         return self.peers and self.lasts
 
 

@@ -70,10 +70,10 @@ class ReplicaStatus:
 
     @property
     def is_here(self) -> bool:
-        """Whether a replica is on this broker."""
+        """Return whether a replica is on this broker."""
         return self.role != 0
 
     @property
     def is_led_here(self) -> bool:
-        """Whether this broker leads the partition."""
+        """Return whether this broker leads the partition."""
         return self.role == LEADER

@@ -33,7 +33,7 @@ class StandardOutput:
         self._thread: threading.Thread | None = None
 
     def write(self, line: bytes) -> bool:
-        """Whether the line was written, or waits to be. Never waits itself."""
+        """Return whether the line was written, or waits to be. Never waits itself."""
         with self._lock:
             if self._waiting:
                 if self._waiting_bytes + len(line) > WAITING_BYTES_MAX:

@@ -344,7 +344,7 @@ class BrokerStats:
         return self._bytes_out + sum(topic.bytes_out for topic in self.topics.values())
 
     def times_of(self, api_key: int) -> RequestTimes:
-        """What is counted of the requests of this API."""
+        """Return what is counted of the requests of this API."""
         times = self.requests.get(api_key)
         if times is None:
             times = self.requests[api_key] = RequestTimes()

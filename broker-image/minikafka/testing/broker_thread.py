@@ -274,7 +274,7 @@ class BrokerThread:
         return self._thread.is_alive()
 
     def wait_started(self, deadline: float) -> bool:
-        """Whether it serves; waits until it does, or has ended, or the time (monotonic) is over."""
+        """Return whether it serves; waits until it does, or has ended, or the time (monotonic) is over."""
         while self.alive and not self._ready.wait(min(0.05, max(0.0, deadline - time.monotonic()))):
             if time.monotonic() > deadline:
                 return False

@@ -138,11 +138,11 @@ def pytest_runtest_makereport(
     report = yield
     cluster = getattr(item, "funcargs", {}).get("minikafka_cluster")
     if call.when == "call" and report.failed and cluster is not None:
-        report.sections.append(("minikafka", _told(cluster, item.stash[_began])))
+        report.sections.append(("minikafka", _report_text(cluster, item.stash[_began])))
     return report
 
 
-def _told(cluster: MiniKafkaCluster, began: float) -> str:
+def _report_text(cluster: MiniKafkaCluster, began: float) -> str:
     from minikafka.testing.report import report
 
     try:

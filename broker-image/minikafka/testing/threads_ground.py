@@ -96,12 +96,12 @@ class ThreadsGround(BrokerVerbs):
             folder = self.folder / f"broker-{broker}"
             folder.mkdir(parents=True)
             ports = {CLIENTS: clients, INTER_BROKER: inter_broker}
-            told = {CLIENTS: clients, INTER_BROKER: proxy}
+            advertised = {CLIENTS: clients, INTER_BROKER: proxy}
             values = {
                 "node.id": str(broker),
                 "cluster.id": cluster_id,
                 "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
-                "advertised.listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in told.items()),
+                "advertised.listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in advertised.items()),
                 "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in ports),
                 "inter.broker.listener.name": INTER_BROKER,
                 "log.dirs": DATA,

@@ -156,13 +156,13 @@ def _run(args: argparse.Namespace) -> int:
     code = exit_code(expected, result.verdict)
     kept = keep_or_drop_data(directory, args.keep_data, result.verdict.outcome.exit_code)
     rows = [("run directory", str(directory)), *kept]
-    told: dict[str, object] = {"run": str(directory)}
+    extra: dict[str, object] = {"run": str(directory)}
     if expected is not None:
         unlike = difference(expected, result.verdict)
-        told |= {"expected": unlike is None, "expectation": unlike or AS_EXPECTED}
+        extra |= {"expected": unlike is None, "expectation": unlike or AS_EXPECTED}
         rows.insert(0, ("expectation", unlike or f"{AS_EXPECTED}: {expected.verdict.value}"))
     if args.json:
-        print(json.dumps({**result.verdict.as_json(), **told}, indent=2))
+        print(json.dumps({**result.verdict.as_json(), **extra}, indent=2))
     else:
         print_verdict(console, result.verdict, rows)
     return code
@@ -186,7 +186,7 @@ def _abort(args: argparse.Namespace) -> int:
 
 
 def _ground_maker(args: argparse.Namespace, scenario: Scenario) -> Callable[[Path], Ground]:
-    """What makes the ground that was asked for, given the folder of its brokers' data."""
+    """Return what makes the ground that was asked for, given the folder of its brokers' data."""
     given = [name for name in KUBERNETES_OPTIONS if getattr(args, name) is not None]
     if given and args.ground != "kubernetes":
         raise NotSupported(f"--{given[0].replace('_', '-')}: only with --ground kubernetes")

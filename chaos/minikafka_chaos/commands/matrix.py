@@ -184,12 +184,12 @@ def _progress(console: Console, title: str, done: int, total: int) -> Iterator[C
     if not console.is_terminal:
         counted = itertools.count(done + 1)
 
-        def tell() -> None:
+        def print_progress() -> None:
             number = next(counted)
             if number * 10 // total > (number - 1) * 10 // total:
                 print(f"{number:,} of {total:,} trials", file=sys.stderr, flush=True)
 
-        yield tell
+        yield print_progress
         return
     from rich.progress import (
         BarColumn,

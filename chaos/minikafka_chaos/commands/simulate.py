@@ -139,10 +139,10 @@ def _replay(args: argparse.Namespace, plan: Plan) -> int:
 
 
 def _print_tail(result: Result) -> None:
-    print("\n".join(telling(result.trace)))
+    print("\n".join(excerpt(result.trace)))
 
 
-def telling(trace: list[str]) -> list[str]:
+def excerpt(trace: list[str]) -> list[str]:
     """About 40 lines: the last of the trace as they are, and before them those that are no ordinary append."""
     end = max(0, len(trace) - TAIL_WHOLE)
     chosen = [index for index in range(end) if not any(word in trace[index] for word in ORDINARY)]
@@ -159,7 +159,7 @@ def telling(trace: list[str]) -> list[str]:
 
 
 def replay_command(seed: int, bug: str | None, plan: Plan) -> str:
-    """What to type to see this schedule again."""
+    """Return what to type to see this schedule again."""
     from minikafka_chaos.simulation.world import Plan
 
     words = ["minikafka", "simulate", "--seed", str(seed)]
@@ -279,7 +279,7 @@ def _search_as_json(
         "acknowledged": totals.acknowledged,
         "schedules_with_unclean_election": totals.unclean,
         "trace_hash": totals.digest(),
-        "violations": [{**_as_json(r, args.bug, plan), "trace": telling(r.trace)} for r in found],
+        "violations": [{**_as_json(r, args.bug, plan), "trace": excerpt(r.trace)} for r in found],
     }
     if found and args.shrink:
         document["shrunk"] = _shrink(args, found[0], plan)

@@ -114,7 +114,7 @@ def _judged(judgement: Callable[[], Verdict], *files: Path) -> Verdict:
     try:
         return judgement()
     except HistoryError as error:
-        return Verdict.trouble(Outcome.ERROR, str(error))
+        return Verdict.without_judgement(Outcome.ERROR, str(error))
 
 
 def _of_cluster(data: Path) -> Verdict:
@@ -132,7 +132,7 @@ def _of_cluster(data: Path) -> Verdict:
             control.ask("heal", {})  # what it has broken of the network only it can mend
         return session.verdict()
     except (ToolTrouble, ValueError) as error:
-        return Verdict.trouble(Outcome.ERROR, str(error))
+        return Verdict.without_judgement(Outcome.ERROR, str(error))
     finally:
         session.close()
 
@@ -158,11 +158,11 @@ def _load_and_judge(args: argparse.Namespace, path: Path, console: Console) -> V
     try:
         with interrupts.watched():
             return _on_topic(args, path, console, plan)
-    except ToolTrouble as trouble:
-        return Verdict.trouble(Outcome.ERROR, str(trouble))
+    except ToolTrouble as error:
+        return Verdict.without_judgement(Outcome.ERROR, str(error))
     except (KeyboardInterrupt, Exception):
         if interrupts.raised:  # from a callback of the client it may come out as any error
-            return Verdict.trouble(Outcome.ABORTED, "interrupted")
+            return Verdict.without_judgement(Outcome.ABORTED, "interrupted")
         raise
 
 
@@ -180,8 +180,8 @@ def _on_topic(args: argparse.Namespace, path: Path, console: Console, plan: Topi
         if not args.keep_topic:
             try:
                 delete_topic(args.bootstrap, plan.name)
-            except ToolTrouble as trouble:
-                console.print(f"[yellow]{trouble}[/]")
+            except ToolTrouble as error:
+                console.print(f"[yellow]{error}[/]")
 
 
 def _partitions(bootstrap: str, topic: str) -> int:
@@ -222,9 +222,9 @@ def _drive(args: argparse.Namespace, path: Path, console: Console, topic: str, p
                 end = time.monotonic() + args.seconds
                 while (left := end - time.monotonic()) > 0 and load.running:
                     time.sleep(min(left, 0.2))
-                    told = {outcome: tally.total(outcome) for outcome in (OK, FAIL, INFO)}
+                    totals = {outcome: tally.total(outcome) for outcome in (OK, FAIL, INFO)}
                     status.update(
-                        f"{left:.0f} s left: {told[OK]:,} acknowledged, {told[FAIL]:,} failed, {told[INFO]:,} unknown"
+                        f"{left:.0f} s left: {totals[OK]:,} acknowledged, {totals[FAIL]:,} failed, {totals[INFO]:,} unknown"
                     )
         finally:
             load.stop(client.delivery_timeout_ms / 1000)

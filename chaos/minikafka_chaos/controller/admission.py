@@ -118,7 +118,7 @@ def admit(
         return Refusal(ChaosReason.NOT_SUPPORTED, f"step {step.name}: {verb.value}: {network}")
     name = cluster_name(experiment)
     if scenario.spec.cluster_ref is None:
-        return _on_its_own(experiment, scenario, name, cluster)
+        return _on_new_cluster(experiment, scenario, name, cluster)
     if cluster is None:
         return Refusal(ChaosReason.CLUSTER_NOT_FOUND, f"spec.clusterRef: there is no MiniKafkaCluster {name}")
     if not allows_chaos(cluster):
@@ -162,7 +162,7 @@ def _lacking(scenario: Scenario) -> str:
     return ""
 
 
-def _on_its_own(
+def _on_new_cluster(
     experiment: Object, scenario: Scenario, name: str, cluster: Object | None
 ) -> Refusal | Postponed | Admitted:
     """A cluster that is made for the experiment holds nobody's data: no budget."""

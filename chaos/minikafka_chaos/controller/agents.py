@@ -39,14 +39,14 @@ class CommandResult:
 
     @property
     def problem(self) -> str:
-        """What went wrong, in one line; empty when nothing did."""
+        """Return what went wrong, in one line; empty when nothing did."""
         if self.code == 0:
             return ""
         try:
-            told = str(json.loads(self.stdout)["error"])
+            message = str(json.loads(self.stdout)["error"])
         except (ValueError, KeyError, TypeError):
-            told = " ".join((self.stderr or self.stdout).split())
-        return told or f"exit code {self.code}"
+            message = " ".join((self.stderr or self.stdout).split())
+        return message or f"exit code {self.code}"
 
 
 class PodAgents:
@@ -100,10 +100,10 @@ async def _read(connection: aiohttp.ClientWebSocketResponse) -> CommandResult:
 
 def _exit_code(status: bytes) -> int:
     """From the ``metav1.Status`` that ends an exec. Raises ValueError for one that speaks of no exit code."""
-    told = json.loads(status)
-    if told.get("status") == "Success":
+    answer = json.loads(status)
+    if answer.get("status") == "Success":
         return 0
-    for cause in (told.get("details") or {}).get("causes") or ():
+    for cause in (answer.get("details") or {}).get("causes") or ():
         if cause.get("reason") == "ExitCode":
             return int(cause["message"])
-    raise ValueError(f"the command could not be run: {told.get('message') or told}")
+    raise ValueError(f"the command could not be run: {answer.get('message') or answer}")

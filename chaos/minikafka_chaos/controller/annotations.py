@@ -10,7 +10,7 @@ _VALUE_MAX: Final = 40
 
 
 def asks(experiment: Object, annotation: str) -> bool:
-    """Whether an annotation says ``true``, in whatever case: YAML and people write True and TRUE, too."""
+    """Return whether an annotation says ``true``, in whatever case: YAML and people write True and TRUE, too."""
     return _value(experiment, annotation).lower() == "true"
 
 

@@ -35,12 +35,12 @@ class Phase(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing comes after it."""
+        """Return whether nothing comes after it."""
         return self in (Phase.COMPLETED, Phase.REFUSED, Phase.ABORTED, Phase.ERROR)
 
     @property
     def active(self) -> bool:
-        """Whether faults may be on, or be made."""
+        """Return whether faults may be on, or be made."""
         return self in (Phase.RUNNING, Phase.HEALING, Phase.JUDGING)
 
 

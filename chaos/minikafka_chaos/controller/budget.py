@@ -29,7 +29,7 @@ class BudgetRefusal:
 
 
 def story_refusal(spec: ScenarioSpec, brokers: int) -> str:
-    """Why the story as a whole would break its budget; empty when no step would. It counts what is out at worst."""
+    """Return why the story as a whole would break its budget; empty when no step would. It counts what is out at worst."""
     out: dict[str, int] = {}
     for step in spec.steps:
         fault = step.fault
@@ -106,7 +106,7 @@ def fault_refusal(
 
 
 def last_replica(partitions: Iterable[PartitionState], gone: Collection[int]) -> str:
-    """Which partitions would have no live in-sync replica without those brokers; empty when none."""
+    """Return which partitions would have no live in-sync replica without those brokers; empty when none."""
     dead = [one for one in partitions if one.replicas and not set(one.isr) - set(gone)]
     if not dead:
         return ""
@@ -116,7 +116,7 @@ def last_replica(partitions: Iterable[PartitionState], gone: Collection[int]) ->
 
 
 def cluster_refusal(spec: ScenarioSpec, partitions: Sequence[PartitionState]) -> str:
-    """Why a cluster cannot stand what the story may take from it, whoever its targets will be."""
+    """Return why a cluster cannot stand what the story may take from it, whoever its targets will be."""
     if spec.safety.loss is Loss.MEANT or not any(_takes_out(step) for step in spec.steps):
         return ""
     worst = 1

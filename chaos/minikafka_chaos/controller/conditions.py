@@ -22,7 +22,7 @@ _ANNOTATIONS: Final = "; annotation "
 """Where the condition Complete begins to tell of annotations that do nothing."""
 
 
-def told(
+def with_conditions(
     o: ObservedExperiment,
     status: Mapping[str, Any],
     accepted: Judgement | None = None,
@@ -39,7 +39,7 @@ def told(
     judgements = [accepted] if accepted is not None else []
     if o.phase is None or not o.phase.ended:  # after the end brokers are others' to take, and what was said stays
         over = phase is Phase.HEALING or phase.ended
-        judgements.append(record.healed(status, returning.told(returning.missing(o, status)) if over else ""))
+        judgements.append(record.healed(status, returning.described(returning.missing(o, status)) if over else ""))
     if phase is Phase.REFUSED:
         judgements.append(Judgement(ChaosCondition.COMPLETE, True, ChaosReason.REFUSED, "nothing was touched"))
     elif phase.ended:
@@ -81,12 +81,12 @@ def differs(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
 
 
 def message_of(status: Mapping[str, Any], kind: StrEnum) -> str:
-    """What one of the conditions says."""
+    """Return what one of the conditions says."""
     return str(condition(status, kind).get("message") or "")
 
 
 def unread_of(status: Mapping[str, Any]) -> str:
-    """What the condition Complete says already of annotations that do nothing."""
+    """Return what the condition Complete says already of annotations that do nothing."""
     _, found, after = message_of(status, ChaosCondition.COMPLETE).partition(_ANNOTATIONS)
     return (
         (found + after).removeprefix("; ")
@@ -96,18 +96,18 @@ def unread_of(status: Mapping[str, Any]) -> str:
 
 
 def reason_of(ending: Mapping[str, Any]) -> ChaosReason:
-    """Why it ends; of one that only somebody else can have written down: that no run has come to a verdict."""
-    told = str(ending.get("reason") or "")
-    return ChaosReason(told) if told in {each.value for each in ChaosReason} else ChaosReason.RUNNER_FAILED
+    """Return why it ends; of one that only somebody else can have written down: that no run has come to a verdict."""
+    reason = str(ending.get("reason") or "")
+    return ChaosReason(reason) if reason in {each.value for each in ChaosReason} else ChaosReason.RUNNER_FAILED
 
 
 def generation(o: ObservedExperiment) -> int:
-    """Of its spec."""
+    """Return the generation of its spec."""
     return int(o.experiment["metadata"].get("generation") or 0)
 
 
 def created(o: ObservedExperiment) -> datetime:
-    """When the object was made."""
+    """Return when the object was made."""
     return instant(o.experiment["metadata"].get("creationTimestamp")) or o.now
 
 

@@ -23,7 +23,7 @@ from minikafka_chaos.controller import record, reports, topics
 from minikafka_chaos.controller.admission import Admitted, Postponed, Refusal, admit
 from minikafka_chaos.controller.annotations import asks, unread
 from minikafka_chaos.controller.api import FaultState, Phase
-from minikafka_chaos.controller.conditions import created, differs, generation, time_allowed, told, unread_of
+from minikafka_chaos.controller.conditions import created, differs, generation, time_allowed, unread_of, with_conditions
 from minikafka_chaos.controller.healing import (
     HEAL_SECONDS,
     JUDGED,
@@ -76,7 +76,7 @@ def decide(o: ObservedExperiment, settings: JobSettings) -> Step:
     if phase is not None and phase.ended:
         return _after_the_end(o, settings)
     if phase is not None and unread(o.experiment) != unread_of(o.status):
-        return _tell_of_annotations(o)
+        return _report_annotations(o)
     if phase is Phase.HEALING:
         return heal(o)
     if not o.finalized:
@@ -86,11 +86,11 @@ def decide(o: ObservedExperiment, settings: JobSettings) -> Step:
     return _leave_former(o) or _begin(o, settings)
 
 
-def _tell_of_annotations(o: ObservedExperiment) -> Step:
-    """What somebody asked for in words that are not understood, or no longer does."""
+def _report_annotations(o: ObservedExperiment) -> Step:
+    """Return what somebody asked for in words that are not understood, or no longer does."""
     says = unread(o.experiment)
     events = [Emit(Happening.ANNOTATION_UNREAD, says, warning=True)] if says else []
-    return WriteStatus(told(o, o.status, annotations=says), events)
+    return WriteStatus(with_conditions(o, o.status, annotations=says), events)
 
 
 def _leave_former(o: ObservedExperiment) -> Step | None:
@@ -115,7 +115,7 @@ def _let_go(o: ObservedExperiment) -> Step:
 
 def _after_the_end(o: ObservedExperiment, settings: JobSettings) -> Step:
     if o.phase is Phase.REFUSED and not o.deleting and o.status.get("observedGeneration") != generation(o):
-        return WriteStatus(told(o, {**o.status, "phase": Phase.PENDING.value, "endedAt": None}))
+        return WriteStatus(with_conditions(o, {**o.status, "phase": Phase.PENDING.value, "endedAt": None}))
     if o.finalized:
         return SetFinalizer(on=False)
     if not o.deleting and reports.is_wanted(o.experiment, settings):
@@ -132,7 +132,7 @@ def _report(o: ObservedExperiment, settings: JobSettings) -> Step:
     """The report is still to come: what is known of it, then its Job, then wait for that."""
     found = reports.look(o.experiment, settings, o.report_job, o.report_pods)
     judgement = still(o, found.judgement) if o.report_job is None else found.judgement
-    status = told(o, {**o.status, **found.fields}, judgement)
+    status = with_conditions(o, {**o.status, **found.fields}, judgement)
     if differs(status, o.status):
         return WriteStatus(status, [Emit(found.judgement.reason.value, found.judgement.message, found.warning)])
     if o.report_job is None and settings.report is not None:
@@ -160,7 +160,7 @@ def _begin(o: ObservedExperiment, settings: JobSettings) -> Step:
                 return over
             if answer.quiet and o.now < created(o) + timedelta(seconds=QUIET_SECONDS):
                 return Wait(seconds)
-            status = told(o, {**o.status, "phase": Phase.PENDING.value, "cluster": answer.cluster}, accepted)
+            status = with_conditions(o, {**o.status, "phase": Phase.PENDING.value, "cluster": answer.cluster}, accepted)
             if differs(status, o.status):
                 return WriteStatus(status, [Emit(reason, message)])
             if answer.outdated and o.own_cluster is not None and not deleting(o.own_cluster):
@@ -196,7 +196,7 @@ def _start(o: ObservedExperiment, cluster: str, settings: JobSettings) -> Step:
         "runsClaim": runs_claim(o.experiment, settings) or None,
     }
     accepted = Judgement(ChaosCondition.ACCEPTED, True, ChaosReason.ACCEPTED, happens_to(cluster))
-    return WriteStatus(told(o, status, accepted), [Emit(Happening.STARTED, f"begins on cluster {cluster}")])
+    return WriteStatus(with_conditions(o, status, accepted), [Emit(Happening.STARTED, f"begins on cluster {cluster}")])
 
 
 def _running(o: ObservedExperiment, settings: JobSettings) -> Step:

@@ -15,7 +15,7 @@ from minikafka_kube.observed import Pod, deleting
 
 from minikafka_chaos.controller import record, returning, topics
 from minikafka_chaos.controller.api import FaultState, Phase
-from minikafka_chaos.controller.conditions import differs, reason_of, recovery_events, told
+from minikafka_chaos.controller.conditions import differs, reason_of, recovery_events, with_conditions
 from minikafka_chaos.controller.jobs import finished
 from minikafka_chaos.controller.kinds import AGENT_CONTAINER, JOB, Object
 from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
@@ -43,7 +43,7 @@ def refuse(o: ObservedExperiment, reason: ChaosReason, message: str) -> Step:
         return end(o, Phase.REFUSED, reason, message)
     status = {**o.status, "phase": Phase.REFUSED.value, "endedAt": time_text(o.now)}
     accepted = Judgement(ChaosCondition.ACCEPTED, False, reason, message)
-    return WriteStatus(told(o, status, accepted), [Emit(reason, message, warning=True)])
+    return WriteStatus(with_conditions(o, status, accepted), [Emit(reason, message, warning=True)])
 
 
 def end(o: ObservedExperiment, phase: Phase, reason: ChaosReason, why: str) -> Step:
@@ -51,7 +51,7 @@ def end(o: ObservedExperiment, phase: Phase, reason: ChaosReason, why: str) -> S
     ending = {"phase": phase.value, "reason": reason.value, "message": why}
     status = {**o.status, "phase": Phase.HEALING.value, "ending": ending}
     warning = phase is not Phase.COMPLETED
-    return WriteStatus(told(o, status), [Emit(reason, why, warning=warning)])
+    return WriteStatus(with_conditions(o, status), [Emit(reason, why, warning=warning)])
 
 
 def heal(o: ObservedExperiment) -> Step:
@@ -78,9 +78,9 @@ def heal(o: ObservedExperiment) -> Step:
 def _wait_for_brokers(o: ObservedExperiment) -> Step | None:
     """Nobody else gets the turn before the brokers that it took are ready again, or it is said that they are not."""
     found = returning.missing(o, o.status)
-    status = told(o, o.status)
+    status = with_conditions(o, o.status)
     if differs(status, o.status):
-        late = returning.told([each for each in found if each.late])
+        late = returning.described([each for each in found if each.late])
         return WriteStatus(status, [Emit(ChaosReason.BROKERS_NOT_READY, late, warning=True)] if late else [])
     return Wait(HEAL_SECONDS) if any(not each.late for each in found) else None
 
@@ -97,7 +97,7 @@ def _remove_topics(o: ObservedExperiment) -> Step:
         events = [Emit(Happening.TOPIC_LEFT, line, warning=True) for line in plan.left]
         if plan.removed:
             events.insert(0, Emit(Happening.TOPICS_REMOVED, f"topics of the experiment: {', '.join(plan.removed)}"))
-        return WriteStatus(told(o, plan.status), events)
+        return WriteStatus(with_conditions(o, plan.status), events)
     return RemoveTopics(plan.removals) if plan.removals else Wait(HEAL_SECONDS)
 
 
@@ -120,7 +120,7 @@ def gone_with_pods(o: ObservedExperiment, states: Collection[FaultState]) -> Wri
     if not any(gone(fault) for fault in record.faults_of(o.status)):
         return None
     status = record.recovered(o.status, gone, "its pod is gone", o.now)
-    return WriteStatus(told(o, status), recovery_events(o.status, status))
+    return WriteStatus(with_conditions(o, status), recovery_events(o.status, status))
 
 
 def _agents(o: ObservedExperiment, left: Sequence[Mapping[str, Any]]) -> list[Pod]:
@@ -149,7 +149,7 @@ def settled(o: ObservedExperiment, answers: Sequence[tuple[Pod, str]], *, all_an
     status = record.recovery_failing(status, {pod.name: wrong for pod, wrong in answers if wrong}, o.now)
     if not differs(status, o.status):
         return None
-    return WriteStatus(told(o, status), [*recovery_events(o.status, status), *_failures(o.status, status)])
+    return WriteStatus(with_conditions(o, status), [*recovery_events(o.status, status), *_failures(o.status, status)])
 
 
 def _failures(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Emit]:
@@ -162,7 +162,7 @@ def _failures(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Emit]
 
 
 def has_agent(pod: Pod) -> bool:
-    """Whether the pod has the container by which faults are made and undone."""
+    """Return whether the pod has the container by which faults are made and undone."""
     return any(container["name"] == AGENT_CONTAINER for container in pod.thing["spec"].get("containers") or ())
 
 
@@ -187,4 +187,6 @@ def _last_word(o: ObservedExperiment) -> Step:
     accepted = None
     if phase is Phase.REFUSED:
         accepted = Judgement(ChaosCondition.ACCEPTED, False, reason_of(ending), str(ending.get("message") or ""))
-    return WriteStatus(told(o, status, accepted), [Emit(phase.value, note, warning=phase is not Phase.COMPLETED)])
+    return WriteStatus(
+        with_conditions(o, status, accepted), [Emit(phase.value, note, warning=phase is not Phase.COMPLETED)]
+    )

@@ -81,7 +81,7 @@ class JobSettings:
 
 
 def owner(experiment: Object) -> dict[str, Any]:
-    """What is owned by the experiment goes with it."""
+    """Return what is owned by the experiment goes with it."""
     return {
         "apiVersion": EXPERIMENT.api_version,
         "kind": EXPERIMENT.name,
@@ -115,7 +115,7 @@ def runs_claim(experiment: Object, settings: JobSettings) -> str:
 
 
 def run_folder(experiment: Object) -> str:
-    """Where the run is on the volume for runs."""
+    """Return where the run is on the volume for runs."""
     metadata = experiment["metadata"]
     return f"{metadata['name']}-{metadata['uid'][:8]}"
 
@@ -231,12 +231,12 @@ def existing_cluster(cluster: Object) -> ClusterSpec:
 
 
 def belongs(thing: Object, to: Object) -> bool:
-    """Whether something was made for this very object, and not for one of its name."""
+    """Return whether something was made for this very object, and not for one of its name."""
     return any(one.get("uid") == to["metadata"]["uid"] for one in thing["metadata"].get("ownerReferences") or ())
 
 
 def runners_of(experiment: Object, job: Object | None, pods: Sequence[Object]) -> list[Object]:
-    """Of pods with the experiment's label, which any pod can have, those of its Job; of one that is gone, too."""
+    """Select the pods of the experiment's Job, also of one that is gone; any pod can have its label."""
     name = job_name(experiment["metadata"]["name"])
 
     def made(pod: Object) -> bool:
@@ -248,7 +248,7 @@ def runners_of(experiment: Object, job: Object | None, pods: Sequence[Object]) -
 
 
 def finished(thing: Object) -> str:
-    """How a Job has ended; empty while it has not."""
+    """Return how a Job has ended; empty while it has not."""
     for condition in (thing.get("status") or {}).get("conditions") or ():
         if condition["type"] in ("Complete", "Failed") and condition["status"] == "True":
             return str(condition.get("message") or condition.get("reason") or condition["type"])

@@ -151,7 +151,7 @@ class StatusLedger:
         self._change(change)
 
     def injected(self, handle: Handle) -> None:
-        """It was made; in the pods that are there now, where one was replaced just before."""
+        """Record that it was made; in the pods that are there now, where one was replaced just before."""
         if handle.fault.verb in UNDOING:
             return
         fault_id = handle.fault.id
@@ -174,7 +174,7 @@ class StatusLedger:
         return found
 
     def failed(self, fault: Fault, targets: Targets, error: BaseException) -> None:
-        """It could not be made, or not wholly; the end of the run undoes what there may be of it."""
+        """Record that it could not be made, or not wholly; the end of the run undoes what there may be of it."""
         del targets
         if fault.verb in UNDOING:
             return
@@ -221,7 +221,7 @@ class StatusLedger:
 
         self._change(change)
 
-    def tell(self, **fields: Any) -> None:
+    def set_fields(self, **fields: Any) -> None:
         """Set fields of the status, whatever the experiment is doing."""
         self._change(lambda thing: {**(thing.get("status") or {}), **fields})
 
@@ -250,7 +250,7 @@ class StatusLedger:
             raise FaultRefused(f"the experiment is run by {status.get('runner') or 'nobody'}")
 
     def _healed(self, thing: Object, status: dict[str, Any]) -> dict[str, Any]:
-        """Where the faults have changed, the condition Healed with them: the controller writes nothing meanwhile."""
+        """Return where the faults have changed, the condition Healed with them: the controller writes nothing meanwhile."""
         if status.get("faults") == (thing.get("status") or {}).get("faults"):
             return status
         return record.with_healed(status, int(thing["metadata"].get("generation") or 0), self._now())

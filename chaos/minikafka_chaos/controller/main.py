@@ -175,7 +175,7 @@ def reconcile_both(
     identity: str,
     leadership: Leadership | Alone,
 ) -> Reconcile:
-    """What looks at one experiment, or at one schedule."""
+    """Return what looks at one experiment, or at one schedule."""
 
     def now() -> datetime:
         return datetime.now(UTC)

@@ -40,7 +40,7 @@ class CommandRunner(Protocol):
 
 
 def wants_links(experiment: Mapping[str, Any]) -> bool:
-    """Whether any step of an experiment takes a network agent. The document may be one that is refused."""
+    """Return whether any step of an experiment takes a network agent. The document may be one that is refused."""
     for step in (experiment.get("spec") or {}).get("steps") or ():
         fault = step.get("fault") or {}
         if not VERBS.isdisjoint({fault.get("verb"), *(fault.get("oneOf") or ())}):
@@ -49,7 +49,7 @@ def wants_links(experiment: Mapping[str, Any]) -> bool:
 
 
 def has_links(status: Mapping[str, Any], pod: Pod) -> bool:
-    """Whether a fault of the network may be left in a pod."""
+    """Return whether a fault of the network may be left in a pod."""
     return any(fault["verb"] in VERBS and record.may_be_in(fault, pod) for fault in record.open_faults(status))
 
 
@@ -62,7 +62,7 @@ class NetworkAgentPods:
         self._namespace = namespace
 
     async def refusal(self, brokers: Iterable[Pod]) -> str:
-        """Why faults of the network cannot be made to these brokers; empty when they can."""
+        """Return why faults of the network cannot be made to these brokers; empty when they can."""
         if not self._namespace:
             return NOT_INSTALLED
         try:

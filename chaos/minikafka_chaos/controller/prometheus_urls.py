@@ -59,7 +59,7 @@ def refusal(spec: ScenarioSpec, entries: Sequence[str]) -> str:
 
 
 def covers(entry: str, url: str) -> bool:
-    """Whether an address begins as the entry does."""
+    """Return whether an address begins as the entry does."""
     try:
         may, asked = urlsplit(entry), urlsplit(url)
         port = asked.port or _PORTS[asked.scheme]

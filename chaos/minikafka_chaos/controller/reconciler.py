@@ -128,7 +128,7 @@ def event_of(kind: Kind, thing: Object, event: Emit, identity: str, now: datetim
 
 
 def words_of(error: Exception) -> str:
-    """Of an error of a request, for people."""
+    """Describe an error of a request, for people."""
     if isinstance(error, ApiError):
         return error.message
     if isinstance(error, TimeoutError):
@@ -166,7 +166,7 @@ class ExperimentReconciler:
             if observed is None:
                 self._telemetry.forget_experiment(namespace, name)
                 return ReconcileResult("changed" if number else "steady", gone=True)
-            self._telemetry.tell_experiment(observed.experiment)
+            self._telemetry.export_experiment(observed.experiment)
             step = decide(observed, self._settings)
             if isinstance(step, Wait):
                 return ReconcileResult("changed" if number else "steady", step.seconds)
@@ -252,7 +252,7 @@ class ExperimentReconciler:
     async def _cluster(
         self, names: Names, cluster: Object, pods: Sequence[Object], *, partitions: bool
     ) -> ObservedCluster:
-        """What the operator would see of it that matters here; of ``partitions`` only where they are asked for."""
+        """Return what the operator would see of it that matters here; of ``partitions`` only where they are asked for."""
         stateful_set = await self._server.get(STATEFUL_SET, names.namespace, names.broker)
         objects = {} if stateful_set is None else {(STATEFUL_SET.name, names.broker): stateful_set}
         if not partitions:

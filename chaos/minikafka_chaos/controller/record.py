@@ -53,7 +53,7 @@ def open_faults(status: Status) -> list[dict[str, Any]]:
 
 
 def may_be_in(fault: Fault, pod: Pod) -> bool:
-    """Whether something of a fault may be left in a pod.
+    """Return whether something of a fault may be left in a pod.
 
     An agent is asked about the pod that has the broker's name by then: what is only intended may have been made in the next one.
     """
@@ -76,13 +76,13 @@ def with_faults(status: Status, faults: Sequence[Fault], *, made: int = 0) -> di
 
 def fault_now(faults: Iterable[Fault]) -> str:
     """The faults that are on, for ``kubectl get``: ``Kill broker 1``; empty when there is none."""
-    told = [
+    shown = [
         fault["verb"] + ("" if fault.get("broker") is None else f" broker {fault['broker']}")
         for fault in faults
         if fault["state"] != FaultState.RECOVERED
     ]
-    more = f" and {len(told) - _SHOWN_MAX} more" if len(told) > _SHOWN_MAX else ""
-    return ", ".join(told[:_SHOWN_MAX]) + more
+    more = f" and {len(shown) - _SHOWN_MAX} more" if len(shown) > _SHOWN_MAX else ""
+    return ", ".join(shown[:_SHOWN_MAX]) + more
 
 
 def healed(status: Status, missing: str = "") -> Judgement:
@@ -100,13 +100,13 @@ def healed(status: Status, missing: str = "") -> Judgement:
 
 
 def _failing(status: Status) -> str:
-    """What is on, where it cannot be undone, when it is over all the same, and what a person can do."""
+    """Return what is on, where it cannot be undone, when it is over all the same, and what a person can do."""
     left = open_faults(status)
-    told = [f"{one['pod']} since {one['since']} ({one['why']})" for one in status["recoveryFailing"]]
-    more = f" and {len(told) - _SHOWN_MAX} more" if len(told) > _SHOWN_MAX else ""
+    failing = [f"{one['pod']} since {one['since']} ({one['why']})" for one in status["recoveryFailing"]]
+    more = f" and {len(failing) - _SHOWN_MAX} more" if len(failing) > _SHOWN_MAX else ""
     ends = max((str(fault["expiresAt"]) for fault in left if fault.get("expiresAt")), default="")
     return (
-        f"{fault_now(left)}: cannot be undone in {', '.join(told[:_SHOWN_MAX])}{more}, and is tried again"
+        f"{fault_now(left)}: cannot be undone in {', '.join(failing[:_SHOWN_MAX])}{more}, and is tried again"
         + (f"; ends by itself at {ends} at the latest" if ends else "")
         + f"; to let go at once, with nothing undone: delete the experiment, and annotate it {FORCE_ANNOTATION}=true"
     )
@@ -132,8 +132,8 @@ def with_healed(status: Status, generation: int, now: datetime) -> dict[str, Any
     before = status.get("conditions") or ()
     if status.get("phase") == Phase.HEALING and not open_faults(status):
         return dict(status)
-    told = {one["type"]: one for one in written([healed(status)], before, generation, now)}
-    return {**status, "conditions": [told.get(one["type"], one) for one in before]} if before else dict(status)
+    renewed = {one["type"]: one for one in written([healed(status)], before, generation, now)}
+    return {**status, "conditions": [renewed.get(one["type"], one) for one in before]} if before else dict(status)
 
 
 def intended(
@@ -175,7 +175,7 @@ def intended(
 def injected(
     status: Status, fault_id: str, now: datetime, where: Mapping[int, Whereabouts] | None = None
 ) -> dict[str, Any]:
-    """It was made, in the pods that are there now (``where``). What has ended meanwhile stays ended."""
+    """Record that it was made, in the pods that are there now (``where``). What has ended meanwhile stays ended."""
 
     def change(fault: dict[str, Any]) -> None:
         if fault["state"] == FaultState.INTENDED:
@@ -188,7 +188,7 @@ def injected(
 
 
 def failed(status: Status, fault_id: str, why: str) -> dict[str, Any]:
-    """It could not be made, or not wholly: its state stays, for something of it may be there."""
+    """Record that it could not be made, or not wholly: its state stays, for something of it may be there."""
     return _changed(status, lambda fault: fault["id"] == fault_id, lambda fault: fault.update(detail=why[:_DETAIL_MAX]))
 
 

@@ -51,7 +51,7 @@ class ReportOutcome:
 
     @property
     def warning(self) -> bool:
-        """Whether somebody should look at it."""
+        """Return whether somebody should look at it."""
         return self.judgement.holds is False
 
 
@@ -59,7 +59,7 @@ class ReportOutcome:
 
 
 def claim_refusal(name: str, claim: Object | None) -> tuple[ChaosReason, str] | None:
-    """Why a run cannot be kept there, as far as can be seen before; None when nothing speaks against it."""
+    """Return why a run cannot be kept there, as far as can be seen before; None when nothing speaks against it."""
     if not name:
         return None
     if claim is None:
@@ -111,7 +111,7 @@ def report_job(experiment: Object, settings: JobSettings, report: ReportSettings
 
 
 def is_wanted(experiment: Object, settings: JobSettings) -> bool:
-    """Whether there is a report still to come."""
+    """Return whether there is a report still to come."""
     status = experiment.get("status") or {}
     if settings.report is None or status.get("phase") != Phase.COMPLETED or not status.get("run"):
         return False
@@ -119,7 +119,7 @@ def is_wanted(experiment: Object, settings: JobSettings) -> bool:
 
 
 def look(experiment: Object, settings: JobSettings, job: Object | None, pods: Sequence[Object]) -> ReportOutcome:
-    """How far the report is; asked where one `is_wanted`."""
+    """Return how far the report is; asked where one `is_wanted`."""
     status = experiment["status"]
     claim, name = status.get("runsClaim"), report_job_name(experiment["metadata"]["name"])
     if not claim:

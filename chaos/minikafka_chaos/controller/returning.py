@@ -69,7 +69,7 @@ def _is_back(faults: list[dict[str, Any]], pod: Pod | None, o: ObservedExperimen
 
 
 def _is_of_before(fault: Mapping[str, Any], pod: Pod, o: ObservedExperiment) -> bool:
-    """Whether the pod tells of the container in which this fault ended the broker.
+    """Return whether the pod tells of the container in which this fault ended the broker.
 
     Where a fault was written down and never made, it is rightly the same one; that is known once the kubelet has had its time.
     """
@@ -88,7 +88,7 @@ def _seconds_over(fault: Mapping[str, Any], o: ObservedExperiment) -> float:
     return 0.0 if over is None else (o.now - over) / timedelta(seconds=1)
 
 
-def told(found: list[NotBack]) -> str:
+def described(found: list[NotBack]) -> str:
     """A sentence for the condition Healed, which stays the same while nothing changes; empty when all are back."""
     return "; ".join(_sentences(found))
 

@@ -104,7 +104,7 @@ class BrokerPods:
         self._names = Names(namespace.name, cluster)
 
     def locate(self, brokers: Collection[int]) -> Mapping[int, Whereabouts]:
-        """Where these are. Raises Absent for one whose pod is not there: nothing can be done to it; Unavailable."""
+        """Return where these are. Raises Absent for one whose pod is not there: nothing can be done to it; Unavailable."""
         found = {}
         for broker in brokers:
             thing = self._pod(broker)
@@ -168,12 +168,12 @@ class EventReporter:
             self._namespace.create("events", made)
 
 
-class TellingLedger:
+class ReportingLedger:
     """The status ledger, with an Event for each fault that was made and each that is over."""
 
-    def __init__(self, ledger: StatusLedger, told: EventReporter) -> None:
+    def __init__(self, ledger: StatusLedger, reporter: EventReporter) -> None:
         self._ledger = ledger
-        self._told = told
+        self._reporter = reporter
 
     def intend(self, fault: Fault, targets: Targets, expires: float | None) -> None:
         self._ledger.intend(fault, targets, expires)
@@ -181,14 +181,14 @@ class TellingLedger:
     def injected(self, handle: Handle) -> None:
         self._ledger.injected(handle)
         if handle.fault.rule.lasts:
-            self._told.emit(Happening.FAULT_INJECTED, _described(handle.fault, handle.targets))
+            self._reporter.emit(Happening.FAULT_INJECTED, _described(handle.fault, handle.targets))
 
     def failed(self, fault: Fault, targets: Targets, error: BaseException) -> None:
         self._ledger.failed(fault, targets, error)
 
     def recovered(self, handle: Handle, how: str) -> None:
         self._ledger.recovered(handle, how)
-        self._told.emit(Happening.FAULT_RECOVERED, f"{_described(handle.fault, handle.targets)}: {how}")
+        self._reporter.emit(Happening.FAULT_RECOVERED, f"{_described(handle.fault, handle.targets)}: {how}")
 
 
 def _described(fault: Fault, targets: Targets) -> str:
@@ -254,7 +254,9 @@ class SharedGround(KubernetesGround):
         return problem
 
 
-def tell(namespace: Namespace, name: str, cluster: str, out: Path, runner: str, network: str = NAMESPACE) -> int:
+def run_experiment(
+    namespace: Namespace, name: str, cluster: str, out: Path, runner: str, network: str = NAMESPACE
+) -> int:
     """Tell the story of an experiment; `network` is where the network agents are. The exit code; raises ToolTrouble when even
     that cannot be written down."""
     store = ObjectStatus(namespace, name)
@@ -277,8 +279,8 @@ def tell(namespace: Namespace, name: str, cluster: str, out: Path, runner: str, 
     ledger.take()
     place = _place(thing, out.parent)
     _make_folder(out, place)
-    ledger.tell(run=out.name)
-    told = EventReporter(namespace, thing, runner, ledger.judging)
+    ledger.set_fields(run=out.name)
+    reporter = EventReporter(namespace, thing, runner, ledger.judging)
     listener = ClientListener.INTERNAL
     if shared:
         ground: KubernetesGround = SharedGround(
@@ -286,8 +288,8 @@ def tell(namespace: Namespace, name: str, cluster: str, out: Path, runner: str, 
         )
     else:
         ground = KubernetesGround(namespace, cluster, out / SCRATCH, existing=True, listener=listener, network=network)
-    verdict = _run(scenario, ground, out, place, ledger, told)
-    ledger.tell(**_result(scenario, verdict))
+    verdict = _run(scenario, ground, out, place, ledger, reporter)
+    ledger.set_fields(**_result(scenario, verdict))
     return 0
 
 
@@ -311,19 +313,19 @@ def _make_folder(out: Path, place: Place) -> None:
     except OSError as error:
         who = f"user {os.getuid()}, group {os.getgid()}"
         refused = f"{place.name} cannot be written by {who}: {error.strerror} ({out}); {place.look_at}"
-        raise ToolTrouble((error.errno in FULL and place.trouble(error)) or refused) from error
+        raise ToolTrouble((error.errno in FULL and place.problem(error)) or refused) from error
 
 
 def _run(
-    scenario: Scenario, ground: KubernetesGround, out: Path, place: Place, ledger: StatusLedger, told: EventReporter
+    scenario: Scenario, ground: KubernetesGround, out: Path, place: Place, ledger: StatusLedger, reporter: EventReporter
 ) -> Verdict:
-    telling = TellingLedger(ledger, told)
+    reporting = ReportingLedger(ledger, reporter)
     try:
-        result = run_scenario(scenario, ground, out, reporter=told, ledger=telling, place=place)
+        result = run_scenario(scenario, ground, out, reporter=reporter, ledger=reporting, place=place)
     except NotSupported as error:
-        return Verdict.trouble(Outcome.ERROR, str(error))
+        return Verdict.without_judgement(Outcome.ERROR, str(error))
     except OSError as error:
-        if (why := place.trouble(error)) is None:
+        if (why := place.problem(error)) is None:
             raise
         raise ToolTrouble(why) from error
     return result.verdict
@@ -347,7 +349,7 @@ def _guard(brokers: BrokerPods, safety: SafetySpec, count: int) -> Guard:
 
 
 def _no_guard(*_: object) -> None:
-    """Of a cluster that nobody else has."""
+    """Refuse nothing: nobody else has the cluster."""
 
 
 def _only_in(namespace: Namespace, cluster: str, uid: str, guard: Guard) -> Guard:
@@ -369,7 +371,7 @@ def _only_in(namespace: Namespace, cluster: str, uid: str, guard: Guard) -> Guar
 
 
 def _result(scenario: Scenario, verdict: Verdict) -> dict[str, Any]:
-    """What the status says of a verdict."""
+    """Return what the status says of a verdict."""
     counts = verdict.counts
     gap = counts.get("longest_ack_gap_s")
     expected = scenario.spec.expected
@@ -400,7 +402,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         access = connect()
         namespace = Namespace(access.client, os.environ.get("POD_NAMESPACE") or access.namespace)
         runner = os.environ.get("POD_NAME") or f"{given.name}-by-hand"
-        return tell(namespace, given.name, given.cluster, given.out, runner, given.network_namespace)
+        return run_experiment(namespace, given.name, given.cluster, given.out, runner, given.network_namespace)
     except (BadScenario, ToolTrouble) as error:
         print(f"experiment {given.name}: {error}", file=sys.stderr)
         return 2 if isinstance(error, BadScenario) else 3

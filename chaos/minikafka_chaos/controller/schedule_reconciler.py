@@ -15,7 +15,7 @@ from minikafka_kube.loops import ReconcileResult
 from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE, SCHEDULE_LABEL, Object
 from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import REFUSALS, STALE_RETRY_SECONDS, Events, words_of
-from minikafka_chaos.controller.schedules import Make, ObservedSchedule, Step, Tell, decide, not_made
+from minikafka_chaos.controller.schedules import Make, ObservedSchedule, Step, WriteScheduleStatus, decide, not_made
 from minikafka_chaos.controller.steps import (
     Remove,
     Wait,
@@ -78,11 +78,11 @@ class ScheduleReconciler:
         match step:
             case Make(_, _, status, events):
                 if why := await self._made(namespace, step):
-                    told = not_made(o, step, why)
-                    status, events = told.status, told.events
-                await self._tell(o, status, events)
-            case Tell(status, events):
-                await self._tell(o, status, events)
+                    missed = not_made(o, step, why)
+                    status, events = missed.status, missed.events
+                await self._write(o, status, events)
+            case WriteScheduleStatus(status, events):
+                await self._write(o, status, events)
             case Remove(_, name, uid):
                 await self._server.delete(EXPERIMENT, namespace, name, uid)
                 logger.info("%s/%s: removed %s from the history", namespace, o.name, name)
@@ -117,7 +117,7 @@ class ScheduleReconciler:
                 return f"there is a ChaosExperiment {name} that is not this schedule's"
         return ""
 
-    async def _tell(self, o: ObservedSchedule, status: Mapping[str, Any], events: Sequence[Emit]) -> None:
+    async def _write(self, o: ObservedSchedule, status: Mapping[str, Any], events: Sequence[Emit]) -> None:
         namespace = o.schedule["metadata"]["namespace"]
         await self._server.replace_status(SCHEDULE, namespace, {**o.schedule, "status": dict(status)})
         missed = [event for event in events if event.reason == Happening.MISSED]

@@ -56,14 +56,14 @@ class Make:
 
 
 @dataclass(frozen=True)
-class Tell:
+class WriteScheduleStatus:
     """Replace the schedule's status."""
 
     status: Mapping[str, Any]
     events: Sequence[Emit] = ()
 
 
-Step = Make | Tell | Remove | Wait
+Step = Make | WriteScheduleStatus | Remove | Wait
 
 
 @dataclass(frozen=True)
@@ -163,9 +163,15 @@ def decide(o: ObservedSchedule) -> Step:
     try:
         spec = spec_of(o.schedule)
     except BadSchedule as error:
-        status = _told(o, o.status, Judgement(ChaosCondition.ACCEPTED, False, ChaosReason.INVALID_SPEC, str(error)))
+        status = _with_conditions(
+            o, o.status, Judgement(ChaosCondition.ACCEPTED, False, ChaosReason.INVALID_SPEC, str(error))
+        )
         status.pop("nextScheduleTime", None)
-        return Wait() if status == o.status else Tell(status, [Emit(Happening.INVALID, str(error), warning=True)])
+        return (
+            Wait()
+            if status == o.status
+            else WriteScheduleStatus(status, [Emit(Happening.INVALID, str(error), warning=True)])
+        )
     if surplus := _surplus(o, spec):
         return Remove(EXPERIMENT.name, surplus["metadata"]["name"], surplus["metadata"]["uid"])
     return _what_is_due(o, spec)
@@ -189,8 +195,8 @@ def _what_is_due(o: ObservedSchedule, spec: ScheduleSpec) -> Step:
     if spec.suspend and behind and not made:
         base["lastSuspendedTime"] = time_text(behind[-1])
     if not behind or (spec.suspend and not made):
-        status = _told(o, base, accepted)
-        return Tell(status) if status != o.status else Wait((upcoming - o.now).total_seconds())
+        status = _with_conditions(o, base, accepted)
+        return WriteScheduleStatus(status) if status != o.status else Wait((upcoming - o.now).total_seconds())
     due, missed = behind[-1], behind[:-1]
     why = "" if made else _why_not(o, spec, due)
     base["lastScheduleTime"] = time_text(due)
@@ -201,29 +207,29 @@ def _what_is_due(o: ObservedSchedule, spec: ScheduleSpec) -> Step:
     if why:
         base, event = _missed(base, [due], why)
         events.append(event)
-        return Tell(_told(o, base, accepted), events)
+        return WriteScheduleStatus(_with_conditions(o, base, accepted), events)
     base |= {"made": int(base.get("made") or 0) + 1, "active": thing["metadata"]["name"]}
     events.append(Emit(Happening.MADE, f"made ChaosExperiment {thing['metadata']['name']} for {time_text(due)}"))
-    status = _told(o, base, accepted)
-    return Tell(status, events) if made else Make(thing, due, status, events)
+    status = _with_conditions(o, base, accepted)
+    return WriteScheduleStatus(status, events) if made else Make(thing, due, status, events)
 
 
 def _dealt_with(status: dict[str, Any], now: datetime) -> datetime | None:
     """The latest time that needs nothing more. One that a clock told that was ahead becomes now: it must not end the schedule."""
     for name in ("lastScheduleTime", "lastSuspendedTime"):
-        told = instant(status.get(name))
-        if told is not None and told > now + timedelta(seconds=CLOCK_SECONDS_MAX):
+        latest = instant(status.get(name))
+        if latest is not None and latest > now + timedelta(seconds=CLOCK_SECONDS_MAX):
             status[name] = time_text(now)
     found = (instant(status.get(name)) for name in ("lastScheduleTime", "lastSuspendedTime"))
     return max((one for one in found if one is not None), default=None)
 
 
-def not_made(o: ObservedSchedule, step: Make, why: str) -> Tell:
+def not_made(o: ObservedSchedule, step: Make, why: str) -> WriteScheduleStatus:
     """What is told instead when the experiment could not be made: this time is missed, and the next one comes all the same."""
     status, event = _missed(step.status, [step.due], why)
     status |= {"made": o.status.get("made"), "active": _active(o)}
     events = [*(one for one in step.events if one.reason != Happening.MADE), event]
-    return Tell({name: value for name, value in status.items() if value is not None}, events)
+    return WriteScheduleStatus({name: value for name, value in status.items() if value is not None}, events)
 
 
 def _why_not(o: ObservedSchedule, spec: ScheduleSpec, due: datetime) -> str:
@@ -238,7 +244,7 @@ def _why_not(o: ObservedSchedule, spec: ScheduleSpec, due: datetime) -> str:
 
 
 def _doing(experiment: Object) -> str:
-    """What an experiment is at, or what it waits for."""
+    """Return what an experiment is at, or what it waits for."""
     status = experiment.get("status") or {}
     phase = str(status.get("phase") or "new")
     says = message_of(status, ChaosCondition.HEALED if phase == Phase.HEALING else ChaosCondition.ACCEPTED)
@@ -248,13 +254,13 @@ def _doing(experiment: Object) -> str:
 def _missed(status: Mapping[str, Any], when: Sequence[datetime], why: str) -> tuple[dict[str, Any], Emit]:
     last, why = time_text(when[-1]), why[:_WHY_MAX]
     number = f"{len(when)} times, the last " if len(when) > 1 else ""
-    told = {"time": last, "why": why}
-    changed = {**status, "missed": int(status.get("missed") or 0) + len(when), "lastMissed": told}
+    missed = {"time": last, "why": why}
+    changed = {**status, "missed": int(status.get("missed") or 0) + len(when), "lastMissed": missed}
     return changed, Emit(Happening.MISSED, f"missed {number}{last}: {why}", warning=True)
 
 
 def _seen(o: ObservedSchedule, status: dict[str, Any]) -> dict[str, Any]:
-    """What became of the experiments."""
+    """Return what became of the experiments."""
     ended = [one for one in o.experiments if _ended(one)]
     ended.sort(key=lambda one: str(one["status"].get("endedAt") or ""))
     changed = {**status, "active": _active(o)}
@@ -270,8 +276,8 @@ def _active(o: ObservedSchedule) -> str:
 
 
 def _ended(experiment: Object) -> bool:
-    told = str((experiment.get("status") or {}).get("phase") or "")
-    return bool(told) and Phase(told).ended
+    phase = str((experiment.get("status") or {}).get("phase") or "")
+    return bool(phase) and Phase(phase).ended
 
 
 def _surplus(o: ObservedSchedule, spec: ScheduleSpec) -> Object | None:
@@ -286,7 +292,7 @@ def _surplus(o: ObservedSchedule, spec: ScheduleSpec) -> Object | None:
 
 
 def succeeded(experiment: Object) -> bool:
-    """Whether it showed what it is meant to show, or passed where it says nothing of that."""
+    """Return whether it showed what it is meant to show, or passed where it says nothing of that."""
     status = experiment.get("status") or {}
     if status.get("phase") != Phase.COMPLETED:
         return False
@@ -327,7 +333,7 @@ def experiment(schedule: Object, spec: ScheduleSpec, due: datetime) -> Object:
     }
 
 
-def _told(o: ObservedSchedule, status: Mapping[str, Any], accepted: Judgement) -> dict[str, Any]:
+def _with_conditions(o: ObservedSchedule, status: Mapping[str, Any], accepted: Judgement) -> dict[str, Any]:
     generation = int(o.schedule["metadata"].get("generation") or 0)
     conditions = written([accepted], o.status.get("conditions") or [], generation, o.now)
     changed = {**status, "conditions": conditions, "observedGeneration": generation}

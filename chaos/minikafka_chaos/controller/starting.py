@@ -15,7 +15,7 @@ from minikafka_kube.events import Emit
 from minikafka_kube.instants import instant
 
 from minikafka_chaos.controller.api import Phase
-from minikafka_chaos.controller.conditions import created, message_of, time_allowed, told
+from minikafka_chaos.controller.conditions import created, message_of, time_allowed, with_conditions
 from minikafka_chaos.controller.healing import end, refuse
 from minikafka_chaos.controller.kinds import Object
 from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
@@ -61,12 +61,12 @@ def begun(o: ObservedExperiment, job: Object, patience_seconds: float) -> Step:
         says += f"; its Job has not begun: {why}"
         events.append(Emit(Happening.JOB_WAITS, says, warning=True))
         patience = Wait(WAIT_SECONDS)
-    status = told(o, o.status, Judgement(ChaosCondition.ACCEPTED, True, ChaosReason.ACCEPTED, says))
+    status = with_conditions(o, o.status, Judgement(ChaosCondition.ACCEPTED, True, ChaosReason.ACCEPTED, says))
     return WriteStatus(status, events) if says != message_of(o.status, ChaosCondition.ACCEPTED) else patience
 
 
 def happens_to(cluster: str) -> str:
-    """What the condition Accepted says of one that has begun."""
+    """Return what the condition Accepted says of one that has begun."""
     return f"it happens to cluster {cluster}"
 
 
@@ -90,7 +90,7 @@ def _why_not_begun(o: ObservedExperiment, job: Object) -> str:
 
 
 def refused(o: ObservedExperiment, step: Step, why: str) -> Step | None:
-    """What follows when the API server refuses something that is to be made; None for whatever is to be tried again."""
+    """Return what follows when the API server refuses something that is to be made; None for whatever is to be tried again."""
     match step:
         case CreateCluster(thing):
             says = f"cluster {thing['metadata']['name']}, which is to be made for it, is refused: {why}"
@@ -111,14 +111,14 @@ def refused(o: ObservedExperiment, step: Step, why: str) -> Step | None:
 
 def _no_report(o: ObservedExperiment, says: str) -> WriteStatus:
     failed = Judgement(ChaosCondition.REPORTED, False, ChaosReason.REPORT_FAILED, says)
-    return WriteStatus(told(o, o.status, failed), [Emit(ChaosReason.REPORT_FAILED, says, warning=True)])
+    return WriteStatus(with_conditions(o, o.status, failed), [Emit(ChaosReason.REPORT_FAILED, says, warning=True)])
 
 
 # --- not now ----------------------------------------------------------------------------------------------------------
 
 
 def not_now(o: ObservedExperiment, step: Step, why: str) -> Step | None:
-    """What follows when something could not be made now: told, once it takes long, and in the end given up.
+    """Return what follows when something could not be made now: told, once it takes long, and in the end given up.
 
     None for what is not told: it has not taken long yet, or is nothing that is made.
     """
@@ -129,29 +129,29 @@ def not_now(o: ObservedExperiment, step: Step, why: str) -> Step | None:
             lacks = _Lacks(
                 ChaosCondition.ACCEPTED, None, ChaosReason.WAITING_FOR_CLUSTER, f"cluster {thing['metadata']['name']}"
             )
-            return lacks.told(o, _since(o, ChaosCondition.ACCEPTED), why)
+            return lacks.step(o, _since(o, ChaosCondition.ACCEPTED), why)
         case WriteLease(lease) if o.phase in (None, Phase.PENDING):
             name = f"Lease {lease['metadata']['name']}"
             lacks = _Lacks(ChaosCondition.ACCEPTED, None, ChaosReason.WAITING_FOR_LEASE, name, "it may begin")
-            return given_up(o, f"{name}{NOT_MADE}{why}") or lacks.told(o, _since(o, ChaosCondition.ACCEPTED), why)
+            return given_up(o, f"{name}{NOT_MADE}{why}") or lacks.step(o, _since(o, ChaosCondition.ACCEPTED), why)
         case WriteLease(lease) if o.phase is Phase.RUNNING:  # it had it, and somebody deleted it
             base, name = happens_to(str(o.status["cluster"])), f"Lease {lease['metadata']['name']}"
             lacks = _Lacks(
                 ChaosCondition.ACCEPTED, True, ChaosReason.ACCEPTED, name, base, ChaosReason.WAITING_FOR_LEASE
             )
-            return lacks.told(o, instant(o.status.get("startedAt")) or o.now, why)
+            return lacks.step(o, instant(o.status.get("startedAt")) or o.now, why)
         case CreateJob(thing) if o.phase is Phase.COMPLETED:
             since, name = _since(o, ChaosCondition.REPORTED), f"Job {thing['metadata']['name']}"
             if o.now >= since + timedelta(seconds=START_SECONDS_MAX):
                 return _no_report(o, f"{name} could not be made within {START_SECONDS_MAX:g} s: {why}")
-            return _Lacks(ChaosCondition.REPORTED, None, ChaosReason.REPORT_GOING_ON, name).told(o, since, why)
+            return _Lacks(ChaosCondition.REPORTED, None, ChaosReason.REPORT_GOING_ON, name).step(o, since, why)
         case CreateJob(thing):
             since, name = instant(o.status.get("startedAt")) or o.now, f"Job {thing['metadata']['name']}"
             if o.now >= since + timedelta(seconds=START_SECONDS_MAX):
                 late = f"{name} could not be made within {START_SECONDS_MAX:g} s: {why}"
                 return end(o, Phase.ERROR, ChaosReason.CREATION_REFUSED, late)
             base = happens_to(str(o.status["cluster"]))
-            return _Lacks(ChaosCondition.ACCEPTED, True, ChaosReason.ACCEPTED, name, base, Happening.JOB_WAITS).told(
+            return _Lacks(ChaosCondition.ACCEPTED, True, ChaosReason.ACCEPTED, name, base, Happening.JOB_WAITS).step(
                 o, since, why
             )
     return None
@@ -168,7 +168,7 @@ class _Lacks:
     base: str = ""
     event: Happening | ChaosReason | None = None
 
-    def told(self, o: ObservedExperiment, since: datetime, why: str) -> Step | None:
+    def step(self, o: ObservedExperiment, since: datetime, why: str) -> Step | None:
         """In the condition with the latest words, in an Event once."""
         if o.now < since + timedelta(seconds=START_SECONDS):
             return None
@@ -178,7 +178,7 @@ class _Lacks:
             return Wait(WAIT_SECONDS)
         status = {**o.status, "phase": (o.phase or Phase.PENDING).value}
         new = [] if lacking in before else [Emit(self.event or self.reason, says, warning=True)]
-        return WriteStatus(told(o, status, Judgement(self.type, self.holds, self.reason, says)), new)
+        return WriteStatus(with_conditions(o, status, Judgement(self.type, self.holds, self.reason, says)), new)
 
 
 def still(o: ObservedExperiment, judgement: Judgement) -> Judgement:

@@ -62,8 +62,8 @@ class ObservedExperiment:
 
     @property
     def phase(self) -> Phase | None:
-        told = self.status.get("phase")
-        return Phase(told) if told else None
+        phase = self.status.get("phase")
+        return Phase(phase) if phase else None
 
     @property
     def deleting(self) -> bool:
@@ -71,7 +71,7 @@ class ObservedExperiment:
 
     @property
     def finalized(self) -> bool:
-        """Whether our finalizer is on it."""
+        """Return whether our finalizer is on it."""
         return FINALIZER in (self.experiment["metadata"].get("finalizers") or ())
 
     @property
@@ -88,11 +88,11 @@ class ObservedExperiment:
 
     @property
     def runs(self) -> bool:
-        """Whether a runner may still be at work."""
+        """Return whether a runner may still be at work."""
         return any(_alive(pod, self.now) for pod in self.runner_pods)
 
     def owns(self, thing: Object | None) -> bool:
-        """Whether something was made for this very experiment, and not for one of its name, or by somebody else."""
+        """Return whether something was made for this very experiment, and not for one of its name, or by somebody else."""
         return thing is not None and belongs(thing, self.experiment)
 
     @property
@@ -102,7 +102,7 @@ class ObservedExperiment:
 
     @property
     def cluster_is_another(self) -> bool:
-        """Whether the cluster is not the one on which it began, but was made after that, under the same name."""
+        """Return whether the cluster is not the one on which it began, but was made after that, under the same name."""
         made = instant((self.cluster or {}).get("metadata", {}).get("creationTimestamp"))
         started = instant(self.status.get("startedAt"))
         return made is not None and started is not None and made > started
@@ -116,8 +116,8 @@ class ObservedExperiment:
 def _alive(pod: Object, now: datetime) -> bool:
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return False
-    told = instant(pod["metadata"].get("deletionTimestamp"))
-    return told is None or now < told + timedelta(seconds=RUNNER_SECONDS_MAX)
+    deleted = instant(pod["metadata"].get("deletionTimestamp"))
+    return deleted is None or now < deleted + timedelta(seconds=RUNNER_SECONDS_MAX)
 
 
 # --- what can be done -------------------------------------------------------------------------------------------------

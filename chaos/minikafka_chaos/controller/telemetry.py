@@ -74,7 +74,7 @@ class ControllerTelemetry(Looking):
         self._shown: dict[tuple[str, str], set[tuple[str, str]]] = {}
         self._phases: dict[tuple[str, str], str] = {}
 
-    def tell_experiment(self, thing: Object) -> None:
+    def export_experiment(self, thing: Object) -> None:
         """Export what the status of an experiment says."""
         metadata, status = thing["metadata"], thing.get("status") or {}
         key = (metadata["namespace"], metadata["name"])

@@ -46,7 +46,7 @@ def open_topics(status: Status) -> list[dict[str, Any]]:
 
 
 def intended(status: Status, name: str, now: datetime) -> dict[str, Any]:
-    """It is about to be made."""
+    """Record that it is about to be made."""
     entry = {"name": name, "state": TopicFate.INTENDED.value, "intendedAt": time_text(now)}
     return {**status, "topics": [*(one for one in topics_of(status) if one["name"] != name), entry]}
 
@@ -121,7 +121,7 @@ class TopicCleanup:
 
 
 def look(experiment: Object, seen: Seen, now: datetime) -> TopicCleanup:
-    """What is to be done about each topic. The removal of a topic is written down before it is asked for."""
+    """Return what is to be done about each topic. The removal of a topic is written down before it is asked for."""
     status = dict(experiment.get("status") or {})
     entries, removals, removed, left = topics_of(status), [], [], []
     for entry in entries:
@@ -143,7 +143,7 @@ def look(experiment: Object, seen: Seen, now: datetime) -> TopicCleanup:
 
 
 def _end_of(entry: Entry, experiment: Object, seen: Seen, now: datetime) -> Removal | tuple[TopicFate, str] | None:
-    """What to do about a topic that is to go; None: wait."""
+    """Return what to do about a topic that is to go; None: wait."""
     name, topic_id = str(entry["name"]), entry.get("topicId")
     if name not in {topic.get("name") for topic in (experiment.get("spec") or {}).get("topics") or ()}:
         return TopicFate.LEFT, "the experiment's spec has no such topic"
@@ -208,5 +208,5 @@ def _created(thing: Object) -> str:
 
 
 def names(entries: Iterable[Entry]) -> str:
-    """For people."""
+    """List their names for people."""
     return ", ".join(str(entry["name"]) for entry in entries)

@@ -42,7 +42,7 @@ class Ground(Protocol):
 
     @property
     def replayable(self) -> bool:
-        """Whether a run can be had again, to the byte: then nothing has to be on disk before it is done."""
+        """Return whether a run can be had again, to the byte: then nothing has to be on disk before it is done."""
         ...
 
     @property
@@ -50,16 +50,16 @@ class Ground(Protocol):
 
     @property
     def lacks(self) -> Mapping[Verb, str]:
-        """What this ground cannot do, and why; a scenario that asks for it is refused before anything starts."""
+        """Return what this ground cannot do, and why; a scenario that asks for it is refused before anything starts."""
         ...
 
     def refusals(self, spec: ScenarioSpec) -> Iterable[str]:
-        """What else of a scenario this ground cannot do, a line each that names the field."""
+        """Return what else of a scenario this ground cannot do, a line each that names the field."""
         ...
 
     @property
     def address(self) -> str:
-        """Where the cluster is, for people: bootstrap.servers where there is such a thing."""
+        """Return where the cluster is, for people: bootstrap.servers where there is such a thing."""
         ...
 
     @property

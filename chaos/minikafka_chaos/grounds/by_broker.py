@@ -25,7 +25,7 @@ def partial_losses(spec: ScenarioSpec) -> Iterator[str]:
 
 
 def loss_seed(run_seed: int, fault: Fault, broker: int) -> int:
-    """What decides how much of a broker's unflushed bytes is left: the run's seed, for each fault and broker another."""
+    """Return what decides how much of a broker's unflushed bytes is left: the run's seed, for each fault and broker another."""
     return zlib.crc32(f"{run_seed}:{fault.id}:{broker}".encode())
 
 

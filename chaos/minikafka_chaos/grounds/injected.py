@@ -16,7 +16,7 @@ VERBS = frozenset((Verb.SLOW_FSYNC, Verb.FAILING_FSYNC, Verb.DISK_FULL, Verb.CLO
 
 
 def injected(fault: Fault) -> InjectedFaults:
-    """What a fault of one of `VERBS` is for a broker."""
+    """Return what a fault of one of `VERBS` is for a broker."""
     millis = fault.parameters.millis or 0
     match fault.verb:
         case Verb.SLOW_FSYNC:

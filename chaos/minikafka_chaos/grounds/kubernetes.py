@@ -231,10 +231,10 @@ class KubernetesGround(BrokerVerbs):
             if all(each["name"] != CONTAINER for each in containers):
                 why = "spec.chaos.allowed is not true" if self.existing else "the operator is an older one"
                 raise ToolTrouble(f"{self.pod_name(broker)} has no container {CONTAINER}: {why}")
-        told = {each["id"]: each.get("external") for each in found["status"].get("brokers") or ()}
+        external = {each["id"]: each.get("external") for each in found["status"].get("brokers") or ()}
         for broker in self.brokers:
             inside = f"{self.pod_name(broker)}.{self.cluster}-brokers.{self.namespace.name}.svc:{CLIENT_PORT}"
-            address = inside if self.listener is ClientListener.INTERNAL else told.get(broker)
+            address = inside if self.listener is ClientListener.INTERNAL else external.get(broker)
             if not address:
                 raise ToolTrouble(f"broker {broker} has no address outside the Kubernetes cluster")
             self._addresses[broker] = address
@@ -278,9 +278,9 @@ class KubernetesGround(BrokerVerbs):
                     break
                 except OSError as error:
                     if time.monotonic() > deadline:
-                        told = f"broker {broker} is not reached from here at {address}: {error}"
+                        problem = f"broker {broker} is not reached from here at {address}: {error}"
                         raise ToolTrouble(
-                            f"{told}; --listener names other ways ({', '.join(ClientListener)})"
+                            f"{problem}; --listener names other ways ({', '.join(ClientListener)})"
                         ) from error
                     time.sleep(POLL_SECONDS)
 
@@ -333,7 +333,7 @@ class KubernetesGround(BrokerVerbs):
     # -- brokers -------------------------------------------------------------------------------------------------------
 
     def _state(self, broker: int) -> Mapping[str, Any]:
-        """What its agent tells now. What holds the broker is taken down: the answer to its verb may have been lost."""
+        """Return what its agent tells now. What holds the broker is taken down: the answer to its verb may have been lost."""
         state = self.agents.ask(broker, "state")
         self._ends.note(broker, state["faults"])
         return state
@@ -351,8 +351,8 @@ class KubernetesGround(BrokerVerbs):
         if broker in self._held:
             return False
         pod = self._asked(lambda: self._pod(broker))
-        told = bool(broker_container(pod).get("ready")) and self._ends.runs_again(broker, pod)
-        return told and says_ready(self.namespace, self.pod_name(broker))
+        ready = bool(broker_container(pod).get("ready")) and self._ends.runs_again(broker, pod)
+        return ready and says_ready(self.namespace, self.pod_name(broker))
 
     def wait_ready(self, broker: int, deadline_s: float) -> None:
         self._until(lambda: self.is_ready(broker), deadline_s, f"broker {broker} was not ready after {deadline_s:g} s")
@@ -360,7 +360,7 @@ class KubernetesGround(BrokerVerbs):
     # -- faults --------------------------------------------------------------------------------------------------------
 
     def inject(self, fault: Fault, targets: Targets) -> Handle:
-        """See `Ground.inject`. The agents know the fault's id, so one that is asked for twice is made once."""
+        """Make it, as `Ground.inject` says. The agents know the fault's id, so one that is asked for twice is made once."""
         self._injecting.fault = fault
         try:
             return super().inject(fault, targets)

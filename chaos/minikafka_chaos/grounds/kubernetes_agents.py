@@ -29,10 +29,10 @@ class NotDone(ToolTrouble):
     """An agent has answered that a verb cannot be done."""
 
 
-def answered(
+def ask_agent(
     namespace: Namespace, pod: Callable[[], str], container: str, command: Sequence[str], who: str
 ) -> dict[str, Any]:
-    """The line of JSON that an agent answers a verb with; `who` begins what is told of it. Raises NotDone, ToolTrouble.
+    """Return the line of JSON that an agent answers a verb with; `who` begins the words of an error. Raises NotDone, ToolTrouble.
 
     `pod` names the agent's pod, for each try anew, for it may be another by then; it raises NotReached when there is none now.
     """
@@ -58,7 +58,7 @@ def answered(
 
 
 def _is_whole(answer: str) -> bool:
-    """Whether this is a line of JSON: an agent that is done has written one, which may still be cut short on its way."""
+    """Return whether this is a line of JSON: an agent that is done has written one, which may still be cut short on its way."""
     try:
         json.loads(answer)
     except ValueError:
@@ -67,7 +67,7 @@ def _is_whole(answer: str) -> bool:
 
 
 def _begins(ended: ExecResult) -> str:
-    """What a command said, as far as a line tells it."""
+    """Return what a command said, as far as a line tells it."""
     return " ".join((ended.errors or ended.output).split())[:500]
 
 
@@ -79,10 +79,10 @@ class AgentClient:
         self._pod = pod
 
     def ask(self, broker: int, *words: object) -> dict[str, Any]:
-        """What the agent of a broker answers to a verb. Raises NotDone, ToolTrouble."""
+        """Return what the agent of a broker answers to a verb. Raises NotDone, ToolTrouble."""
         command = ["minikafka", "agent", *map(str, words)]
         who = f"broker {broker}: agent {words[0]}"
-        return answered(self._namespace, lambda: self._pod(broker), CONTAINER, command, who)
+        return ask_agent(self._namespace, lambda: self._pod(broker), CONTAINER, command, who)
 
     def fetch(self, broker: int, folder: Path, *words: object) -> None:
         """Put the files that a verb answers with into a folder. Raises NotDone, ToolTrouble."""

@@ -229,7 +229,7 @@ def _drain(socket: ws_client.WSClient, parts: Mapping[int, bytearray]) -> None:
 
 
 def _message(content: bytes) -> str:
-    """What a Status object says."""
+    """Return what a Status object says."""
     try:
         found = json.loads(content)
     except ValueError:

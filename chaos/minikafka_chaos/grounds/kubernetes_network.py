@@ -12,7 +12,7 @@ from typing import Any, Final
 from minikafka.telemetry.fault_verbs import Verb, verbs
 
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.grounds.kubernetes_agents import answered, at_once
+from minikafka_chaos.grounds.kubernetes_agents import ask_agent, at_once
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Object, Refused
 from minikafka_chaos.links.rules import CLIENTS
 from minikafka_chaos.scenario.faults import Direction, Fault, Targets
@@ -36,7 +36,7 @@ INSTALL: Final = f"install {CHART} in a namespace of its own (docs/guide/chaos-o
 
 
 def steps_with_links(spec: ScenarioSpec) -> Iterable[tuple[Step, Verb]]:
-    """What of a story takes a network agent."""
+    """Return what of a story takes a network agent."""
     for step in spec.steps:
         for verb in step.fault.verbs if step.fault is not None else ():
             if verb in VERBS:
@@ -44,7 +44,7 @@ def steps_with_links(spec: ScenarioSpec) -> Iterable[tuple[Step, Verb]]:
 
 
 def is_ready(agent: Object) -> bool:
-    """Whether an agent's pod can be asked."""
+    """Return whether an agent's pod can be asked."""
     status = agent.get("status") or {}
     conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
     return "deletionTimestamp" not in agent["metadata"] and conditions.get("Ready") == "True"
@@ -77,7 +77,7 @@ class NetworkAgents:
         """Whether anything was asked for: only then there can be something to undo."""
 
     def refusal(self, brokers: Iterable[int] = ()) -> str:
-        """Why faults of the network cannot be made here; empty when they can."""
+        """Return why faults of the network cannot be made here; empty when they can."""
         try:
             found = self._space.find_all("pods", labels=LABELS)
         except Refused as error:
@@ -184,4 +184,4 @@ class NetworkAgents:
         whom = [self._home, "--pod", metadata["name"], "--uid", metadata["uid"]]
         command = [COMMAND, verb, *whom, *map(str, words)]
         who = f"broker {broker}: network agent {verb}"
-        return answered(self._space, agent, CONTAINER, command, who)
+        return ask_agent(self._space, agent, CONTAINER, command, who)

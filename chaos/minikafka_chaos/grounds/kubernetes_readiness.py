@@ -25,7 +25,7 @@ def broker_container(pod: Object | None) -> Object:
 
 
 def says_ready(namespace: Namespace, pod: str) -> bool:
-    """Whether the broker in a pod answers now that it is ready. One that does not answer is not."""
+    """Return whether the broker in a pod answers now that it is ready. One that does not answer is not."""
     try:
         namespace.page(pod, METRICS_PORT, READY_PATH, ASK_SECONDS_MAX)
     except OSError:
@@ -46,7 +46,7 @@ class Ends:
                 self._at[broker] = max(float(fault["at"]), self._at.get(broker, -math.inf))
 
     def runs_again(self, broker: int, pod: Object | None) -> bool:
-        """Whether a container runs in the pod that was started since the broker was ended; any, where it was not."""
+        """Return whether a container runs in the pod that was started since the broker was ended; any, where it was not."""
         running = (broker_container(pod).get("state") or {}).get("running")
         if running is None:
             return False

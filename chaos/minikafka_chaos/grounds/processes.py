@@ -47,7 +47,7 @@ STORE_IS_BACK = "the store takes writes again"
 
 
 @contextlib.contextmanager
-def _trouble() -> Iterator[None]:
+def _as_tool_trouble() -> Iterator[None]:
     try:
         yield
     except (ClusterError, OSError, sqlite3.Error) as error:
@@ -140,7 +140,7 @@ class ProcessesGround(BrokerVerbs):
 
     def attach(self) -> None:
         """Take up the cluster that the data directory has, running or not. Raises ToolTrouble where there is none."""
-        with _trouble():
+        with _as_tool_trouble():
             record = self.cluster.record
         self._ids = record.ids
         self._has_fault_files = record.faults
@@ -171,7 +171,7 @@ class ProcessesGround(BrokerVerbs):
         `proxied` are the listeners whose links can be broken; with `fault_files` those of disk and clock can be.
         """
         self._seed = seed
-        with _trouble():
+        with _as_tool_trouble():
             self.take_up(
                 brokers=brokers,
                 base_port=self._base_port if self._base_port is not None else free_base_port(brokers),
@@ -187,7 +187,7 @@ class ProcessesGround(BrokerVerbs):
         with contextlib.suppress(ToolTrouble):  # brokers are to be stopped, whatever else does not work
             self._clear()  # a clean shutdown needs the controller and the disk
         try:
-            with _trouble():
+            with _as_tool_trouble():
                 return self.cluster.down() if self.cluster.exists else []
         finally:
             if self._links is not None:
@@ -204,18 +204,18 @@ class ProcessesGround(BrokerVerbs):
         return BrokerCondition.PAUSED if process.state(pid) in process.STOPPED else BrokerCondition.RUNNING
 
     def start(self, broker: int) -> None:
-        with _trouble():
+        with _as_tool_trouble():
             self.cluster.start(broker)
 
     def wait_ready(self, broker: int, deadline_s: float) -> None:
-        with _trouble():
+        with _as_tool_trouble():
             self.cluster.wait_ready(deadline_s, [broker])
 
     def is_ready(self, broker: int) -> bool:
         return self.cluster.state(broker) == "up"
 
     def kill(self, brokers: Sequence[int]) -> None:
-        with _trouble():
+        with _as_tool_trouble():
             if len(brokers) > 1:
                 # Nobody may act on the death of the first while the others still live.
                 for broker in brokers:
@@ -225,16 +225,16 @@ class ProcessesGround(BrokerVerbs):
                 self.cluster.kill(broker)
 
     def terminate(self, broker: int) -> None:
-        with _trouble():
+        with _as_tool_trouble():
             self.cluster.terminate(broker)
 
     def pause(self, brokers: Sequence[int]) -> None:
-        with _trouble():
+        with _as_tool_trouble():
             for broker in brokers:
                 self.cluster.pause(broker)
 
     def resume(self, broker: int) -> None:
-        with _trouble():
+        with _as_tool_trouble():
             self.cluster.resume(broker)
 
     # -- network, disk, clock, store -----------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ class ProcessesGround(BrokerVerbs):
         return self._links
 
     def make(self, fault: Fault, targets: Targets) -> Mapping[str, Any]:
-        with _trouble():
+        with _as_tool_trouble():
             match fault.verb:
                 case Verb.CUT | Verb.DELAY | Verb.LOSS:
                     rules = link_rules(fault, targets)
@@ -263,7 +263,7 @@ class ProcessesGround(BrokerVerbs):
 
     def unmake(self, handle: Handle) -> list[str]:
         fault = handle.fault
-        with _trouble():
+        with _as_tool_trouble():
             match fault.verb:
                 case Verb.CUT | Verb.DELAY | Verb.LOSS:
                     ended = self._links is not None and self._links.change(lambda faults: faults.remove(fault.id))
@@ -278,7 +278,7 @@ class ProcessesGround(BrokerVerbs):
     def _clear(self) -> list[str]:
         """End everything that is not the state of a process."""
         done = []
-        with _trouble():
+        with _as_tool_trouble():
             if self._store_outage.end(None):
                 done.append(STORE_IS_BACK)
             done += [f"ended the faults of disk and clock of broker {broker}" for broker in self._fault_files.clear()]
@@ -287,12 +287,12 @@ class ProcessesGround(BrokerVerbs):
         return done
 
     def wipe_unflushed(self, broker: int) -> None:
-        with _trouble():
+        with _as_tool_trouble():
             self.cluster.wipe_unflushed(broker)
 
     def lose_unflushed(self, fault: Fault, broker: int) -> None:
         mode = PowerLossMode((fault.parameters.mode or WipeMode.ALL).value.lower())
-        with _trouble():
+        with _as_tool_trouble():
             info = self.cluster.broker(broker)
             if info.pid is None and info.unflushed_dir is not None:
                 seed = loss_seed(self._seed, fault, broker)
@@ -300,23 +300,23 @@ class ProcessesGround(BrokerVerbs):
             self.cluster.wipe_unflushed(broker)
 
     def wipe_volume(self, broker: int) -> None:
-        with _trouble():
+        with _as_tool_trouble():
             self.cluster.wipe_volume(broker)
 
     def heal_all(self) -> list[str]:
         done = self._clear() + [line for broker in self.brokers if (line := self.bring_back(broker)) is not None]
-        with _trouble():
+        with _as_tool_trouble():
             self.cluster.wait_ready()
         return done
 
     def broker_address(self, broker: int) -> str:
         """HOST:PORT of its listener for clients."""
-        with _trouble():
+        with _as_tool_trouble():
             return f"{HOST}:{self.cluster.broker(broker).port}"
 
     def metrics_url(self, broker: int) -> str:
-        """Where the broker's metrics are scraped."""
-        with _trouble():
+        """Return where the broker's metrics are scraped."""
+        with _as_tool_trouble():
             return f"http://{HOST}:{self.cluster.broker(broker).metrics_port}/metrics"
 
     def metrics(self, broker: int) -> Sequence[Sample]:
@@ -347,7 +347,7 @@ class ProcessesGround(BrokerVerbs):
 
     def collect_events(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        with _trouble():
+        with _as_tool_trouble():
             for broker in self.cluster.info().brokers if self.cluster.exists else ():
                 there, here = Path(broker.events_path), folder / f"broker-{broker.id}.jsonl"
                 for source, copy in ((file_before(there), file_before(here)), (there, here)):

@@ -37,13 +37,13 @@ class LinkControl:
                 text=True,
                 start_new_session=True,  # a terminal's Ctrl-C is for the runner, which heals before it ends
             )
-        self._tell({"ports": [list(port) for port in ports], "seed": seed})
+        self._send({"ports": [list(port) for port in ports], "seed": seed})
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def _tell(self, order: dict[str, object]) -> None:
+    def _send(self, order: dict[str, object]) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -60,7 +60,7 @@ class LinkControl:
         with self._lock:
             changed = change(self._faults)
             if changed:
-                self._tell({"rules": as_json(self._faults.rules)})
+                self._send({"rules": as_json(self._faults.rules)})
             return changed
 
     def close(self) -> None:

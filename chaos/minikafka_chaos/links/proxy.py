@@ -172,7 +172,7 @@ class ProxiedPort:
         await ProxiedConnection(self._links, self._broker, self._source).run((reader, writer), beyond)
 
     async def _open_again(self) -> None:
-        """When somebody listens behind it again."""
+        """Open the port when somebody listens behind it again."""
         while self._server is None:
             await asyncio.sleep(LOOK_SECONDS)
             with contextlib.suppress(OSError):

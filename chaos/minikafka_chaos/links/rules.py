@@ -46,11 +46,11 @@ class LinkRule(NamedTuple):
 
     @property
     def blocks(self) -> bool:
-        """Whether nothing passes at all."""
+        """Return whether nothing passes at all."""
         return self.cut or self.percent >= 100
 
     def seconds(self, size: int, rng: random.Random) -> float:
-        """How much later so many bytes arrive than they would."""
+        """Return how much later so many bytes arrive than they would."""
         late = (self.millis + rng.uniform(0, self.jitter_millis)) / 1000
         if self.percent:
             segments = max(1, -(-size // SEGMENT_BYTES))
@@ -75,10 +75,10 @@ def summed(rules: Iterable[tuple[Way, LinkRule]]) -> dict[Way, LinkRule]:
 
 
 def as_json(rules: dict[Way, LinkRule]) -> list[Any]:
-    """For the proxy."""
+    """Write rules as the proxy reads them."""
     return [[*way, *rule] for way, rule in rules.items()]
 
 
-def from_json(told: list[Any]) -> dict[Way, LinkRule]:
+def from_json(rows: list[Any]) -> dict[Way, LinkRule]:
     """The other side of `as_json`."""
-    return {Way(source, target): LinkRule(*rule) for source, target, *rule in told}
+    return {Way(source, target): LinkRule(*rule) for source, target, *rule in rows}

@@ -87,7 +87,7 @@ class Background(Protocol):
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended it, if anything but `stop` did: trouble of the tool."""
+        """Return what ended it, if anything but `stop` did: trouble of the tool."""
         ...
 
     def start(self) -> None: ...
@@ -117,7 +117,7 @@ class WorkloadGroup(Stoppable, Protocol):
         ...
 
     def lag(self) -> int | None:
-        """How many offsets the group is from the ends of its partitions; None while nobody tells."""
+        """Return how many offsets the group is from the ends of its partitions; None while nobody tells."""
         ...
 
     def state(self) -> str | None:

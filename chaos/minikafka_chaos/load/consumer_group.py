@@ -61,16 +61,16 @@ class ConsumerGroup:
         self._running: dict[int, _Running] = {}
         self._stands: dict[TopicPartition, int] = {}
         """Where the group is: the last place where a member was put, or that was committed."""
-        self._trouble: BaseException | None = None
+        self._failure: BaseException | None = None
         self._ends: Consumer | None = None
 
     @property
     def failure(self) -> BaseException | None:
-        """What went wrong with the tool: a member that ended though nobody asked for it."""
+        """Return what went wrong with the tool: a member that ended though nobody asked for it."""
         for member in self._running.values():
             if member.process.poll() is not None and not member.may_end:
                 return ToolTrouble(f"member {member.number} ended with {member.process.returncode}")
-        return self._trouble
+        return self._failure
 
     def start(self) -> None:
         """All members of the beginning."""
@@ -85,11 +85,11 @@ class ConsumerGroup:
         if known is not None:
             known.listener.join(LEAVE_S)
         settings = self._settings
-        told = {
+        options = {
             "bootstrap": self._bootstrap, "group": settings.group, "topic": settings.topic,
             "before": settings.commits_first, "reset": settings.reset, "session_timeout_ms": settings.session_timeout_ms,
         }  # fmt: skip
-        process = subprocess.Popen([*COMMAND, json.dumps(told)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process = subprocess.Popen([*COMMAND, json.dumps(options)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._processes += 1
         self._history.join(self._processes, settings.group)
         listener = threading.Thread(target=self._listen, args=(process, self._processes), daemon=True)
@@ -111,7 +111,7 @@ class ConsumerGroup:
         return True
 
     def lag(self) -> int | None:
-        """How many offsets the group has before it, up to the ends that leaders tell now; None while nobody tells."""
+        """Return how many offsets the group has before it, up to the ends that leaders tell now; None while nobody tells."""
         if self._ends is None:
             self._ends = Consumer(reader_config(self._bootstrap))
         lag = 0
@@ -150,11 +150,11 @@ class ConsumerGroup:
         try:
             for line in process.stdout:
                 if line.endswith(b"\n"):
-                    self._told(number, json.loads(line))
+                    self._record_line(number, json.loads(line))
         except BaseException as error:
-            self._trouble = error
+            self._failure = error
 
-    def _told(self, number: int, line: dict[str, Any]) -> None:
+    def _record_line(self, number: int, line: dict[str, Any]) -> None:
         history, topic = self._history, self._settings.topic
         partition, offset = line["partition"], line["offset"]
         match line["op"]:

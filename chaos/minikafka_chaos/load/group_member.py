@@ -64,7 +64,9 @@ class MemberProcess:
     def _work_on(self, records: list[Message]) -> None:
         self._batch += 1
         for record in records:
-            tell("poll", *_place(record), value=_value(record), batch=self._batch, leader_epoch=record.leader_epoch())
+            write_line(
+                "poll", *_place(record), value=_value(record), batch=self._batch, leader_epoch=record.leader_epoch()
+            )
         first, second = (self._commit, self._process) if self._commits_first else (self._process, self._commit)
         first(records)
         if self.dies:
@@ -74,7 +76,7 @@ class MemberProcess:
     @staticmethod
     def _process(records: Iterable[Message]) -> None:
         for record in records:
-            tell("process", *_place(record), value=_value(record))
+            write_line("process", *_place(record), value=_value(record))
 
     def _commit(self, records: Iterable[Message]) -> None:
         """Where it is refused (a rebalance, a coordinator that died) the member goes on, as programs with auto-commit do."""
@@ -86,7 +88,7 @@ class MemberProcess:
         except KafkaException as refused:
             error = refused.args[0].name()
         for partition, offset in ends.items():
-            tell("commit", partition, offset, error=error)
+            write_line("commit", partition, offset, error=error)
 
     # -- where to begin -------------------------------------------------------------------------------------------------
 
@@ -94,7 +96,7 @@ class MemberProcess:
         for found in self._committed(partitions):
             if found.offset < 0:
                 found.offset = self._reset(found.partition)
-            tell("assign", found.partition, found.offset)
+            write_line("assign", found.partition, found.offset)
             partitions = [p for p in partitions if p.partition != found.partition] + [found]
         consumer.assign(partitions)
 
@@ -123,7 +125,7 @@ class MemberProcess:
         for place in places:
             if place.partition in lost:
                 place.offset = self._reset(place.partition)
-                tell("assign", place.partition, place.offset)
+                write_line("assign", place.partition, place.offset)
         self._consumer.assign(places)
 
 
@@ -135,7 +137,7 @@ def _value(record: Message) -> str:
     return unique_part(record.value())
 
 
-def tell(op: str, partition: int, offset: int, **more: Any) -> None:
+def write_line(op: str, partition: int, offset: int, **more: Any) -> None:
     """One line, which has left this process when this returns."""
     line = json.dumps({"op": op, "partition": partition, "offset": offset, **more})
     os.write(sys.stdout.fileno(), line.encode() + b"\n")

@@ -26,10 +26,10 @@ def group_state(bootstrap: str, group: str, timeout_s: float) -> str | None:
             if ErrorCode(found.error_code) is not ErrorCode.NONE:
                 return None
             with BrokerConnection(found.host, found.port, timeout_s) as connection:
-                (told,) = connection.request(
+                (described,) = connection.request(
                     ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, {"groups": [group]}
                 ).groups
         except (NoAnswer, ValueError):
             continue
-        return str(told.group_state) if ErrorCode(told.error_code) is ErrorCode.NONE else None
+        return str(described.group_state) if ErrorCode(described.error_code) is ErrorCode.NONE else None
     return None

@@ -72,17 +72,17 @@ def create_new_topic(bootstrap: str, plan: TopicPlan, deadline_s: float) -> str:
             try:
                 with BrokerConnection(host, port, 2 * REQUEST_TIMEOUT_S) as connection:
                     try:
-                        (told,) = connection.request(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, values).topics
+                        (created,) = connection.request(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, values).topics
                     except (NoAnswer, ValueError) as error:
                         answer_lost, seen = True, f"{host}:{port}: {error}"
                         continue
             except NoAnswer as error:
                 seen = f"{host}:{port}: {error}"
                 continue
-            code = ErrorCode(told.error_code)
+            code = ErrorCode(created.error_code)
             if code is ErrorCode.NONE:
-                return str(told.topic_id)
-            seen = f"{code.name}: {told.error_message or ''}".rstrip(": ")
+                return str(created.topic_id)
+            seen = f"{code.name}: {created.error_message or ''}".rstrip(": ")
             if code is ErrorCode.REQUEST_TIMED_OUT:
                 answer_lost = True
             elif code is ErrorCode.TOPIC_ALREADY_EXISTS and answer_lost:

@@ -57,7 +57,7 @@ class Axis(Part):
 
     @property
     def settings(self) -> set[str]:
-        """What its values set."""
+        """Return what its values set."""
         return {entry.name for value in self.values for entry in value.set}
 
 
@@ -164,15 +164,15 @@ class Matrix:
                     self.scenario(cell, mix)
 
     def scenario(self, cell: Cell, mix: int) -> Scenario:
-        """What is run in a cell when a seed draws the mix of this number. Raises BadScenario."""
+        """Return what is run in a cell when a seed draws the mix of this number. Raises BadScenario."""
         key = (cell.number, mix)
         if key not in self._scenarios:
             faults = self.spec.faults[mix]
-            told = f"{cell.name}, faults {faults.name}"
-            self._scenarios[key] = self._made(cell.settings, [_plain(step) for step in faults.steps], told)
+            where = f"{cell.name}, faults {faults.name}"
+            self._scenarios[key] = self._made(cell.settings, [_plain(step) for step in faults.steps], where)
         return self._scenarios[key]
 
-    def _made(self, settings: Sequence[str], steps: list[Any], told: str) -> Scenario:
+    def _made(self, settings: Sequence[str], steps: list[Any], where: str) -> Scenario:
         document: dict[str, Any] = {
             "apiVersion": API_VERSION,
             "kind": "ChaosExperiment",
@@ -184,9 +184,9 @@ class Matrix:
             document["spec"]["steps"] = steps
             return Scenario.model_validate_json(json.dumps(document))
         except BadScenario as error:
-            raise BadScenario(f"cell {told}: {error}") from error
+            raise BadScenario(f"cell {where}: {error}") from error
         except ValidationError as error:
-            raise BadScenario(f"cell {told}: {explain(error, Scenario)}") from error
+            raise BadScenario(f"cell {where}: {explain(error, Scenario)}") from error
 
     @property
     def name(self) -> str:
@@ -236,7 +236,7 @@ def _plain(part: Part) -> dict[str, Any]:
 
 
 def why_impossible(spec: ScenarioSpec) -> str | None:
-    """Why these settings are none that a cluster can have; None when they are.
+    """Return why these settings are none that a cluster can have; None when they are.
 
     A minimum of more in-sync replicas than there are replicas: a leader counts min(min.insync.replicas, replication factor),
     as Kafka's does (Partition.effectiveMinIsr), so that the cell would measure another one's settings under a wrong name.

@@ -66,9 +66,9 @@ class Definition:
     shown_by: Callable[[Trial, float], bool | None]
 
 
-def _found(found: bool, told: bool) -> bool | None:
-    """What was found was found, also in a trial that could not tell everything; what was not may still be there."""
-    return True if found else (False if told else None)
+def _found(found: bool, conclusive: bool) -> bool | None:
+    """Return what was found was found, also in a trial that could not tell everything; what was not may still be there."""
+    return True if found else (False if conclusive else None)
 
 
 def _lost(trial: Trial, _limit_s: float) -> bool | None:
@@ -128,9 +128,9 @@ def summary(trials: Sequence[Trial], limit_s: float) -> CellSummary:
     first: dict[Measure, int] = {}
     by_faults: dict[Measure, Counter[str]] = {}
     for measure, definition in MEASURES.items():
-        told = [(trial, shown) for trial in trials if (shown := definition.shown_by(trial, limit_s)) is not None]
-        showing = [trial for trial, shown in told if shown]
-        shares[measure] = wilson(len(showing), len(told))
+        known = [(trial, shown) for trial in trials if (shown := definition.shown_by(trial, limit_s)) is not None]
+        showing = [trial for trial, shown in known if shown]
+        shares[measure] = wilson(len(showing), len(known))
         by_faults[measure] = Counter(trial.faults for trial in showing)
         if showing:
             first[measure] = min(trial.seed for trial in showing)

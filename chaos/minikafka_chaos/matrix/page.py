@@ -122,7 +122,7 @@ def _possible(
     across: Sequence[Sequence[str]],
     fixed: dict[str, str],
 ) -> bool:
-    """Whether any cell of a row is possible; the others are named below."""
+    """Return whether any cell of a row is possible; the others are named below."""
     found = ({**fixed, **_named(rows, values), **_named(columns, column)} for column in across)
     return any(cells[tuple(chosen[axis.name] for axis in report.axes)].impossible is None for chosen in found)
 
@@ -185,8 +185,8 @@ def _tip(cell: ReportedCell, measured: MeasuredShare) -> str:
     if measured.share is None:
         return f"{cell.name}: cannot be told"
     drawn = ", ".join(f"{name} {number}" for name, number in measured.by_faults.items())
-    told = f"{cell.name}: {measured.number} of {measured.trials} ({interval(measured)} %)"
-    return told + (f"; {drawn}" if drawn else "")
+    text = f"{cell.name}: {measured.number} of {measured.trials} ({interval(measured)} %)"
+    return text + (f"; {drawn}" if drawn else "")
 
 
 def _key() -> Iterator[str]:
@@ -238,8 +238,8 @@ def _faults(report: MatrixReport) -> Iterator[str]:
     yield '<div class="scroll"><table class="all">'
     yield '<thead><tr><th>faults</th><th class="r">seeds</th><th>what happens</th></tr></thead>'
     for mix in report.faults:
-        told = f"{mix.description} (left out: {mix.left_out})" if mix.left_out else mix.description
-        yield f'<tr><td>{escape(mix.name)}</td><td class="r">{mix.seeds:,}</td><td class="wrap">{escape(told)}</td></tr>'
+        text = f"{mix.description} (left out: {mix.left_out})" if mix.left_out else mix.description
+        yield f'<tr><td>{escape(mix.name)}</td><td class="r">{mix.seeds:,}</td><td class="wrap">{escape(text)}</td></tr>'
     yield "</table></div>"
 
 
@@ -248,8 +248,8 @@ def _settings(report: MatrixReport) -> Iterator[str]:
     yield "<tr><th>axis</th><th>value</th><th>sets</th></tr></thead>"
     for axis in report.axes:
         for value, settings in zip(axis.values, axis.settings, strict=True):
-            told = ", ".join(f"{name}={text}" for name, text in settings.items())
-            yield f'<tr><td>{escape(axis.name)}</td><td>{escape(value)}</td><td class="wrap">{escape(told)}</td></tr>'
+            text = ", ".join(f"{name}={setting}" for name, setting in settings.items())
+            yield f'<tr><td>{escape(axis.name)}</td><td>{escape(value)}</td><td class="wrap">{escape(text)}</td></tr>'
     yield "</table></div>"
     yield (
         f'<p class="note">Made by `minikafka chaos matrix` from the document {report.document_digest} with the code '

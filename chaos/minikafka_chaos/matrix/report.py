@@ -203,7 +203,7 @@ def interval(measured: MeasuredShare) -> str:
 
 
 def zero_means(trials: int, high: float) -> str:
-    """What 0 of N says, and what it does not."""
+    """Return what 0 of N says, and what it does not."""
     return (
         f"0 of {trials:,} trials is compatible with up to {high * 100:.2g} % of them (95 % confidence, Wilson): fewer than that "
         "under these faults and this load, not never."

@@ -24,7 +24,7 @@ FILE_NAME = "trials.jsonl"
 
 
 def code_digest() -> str:
-    """Of the code that decides what a trial finds: the broker's and this package's."""
+    """Digest the code that decides what a trial finds: the broker's and this package's."""
     found = hashlib.sha256()
     for package in (minikafka, minikafka_chaos):
         root = Path(str(package.__file__)).parent
@@ -35,7 +35,7 @@ def code_digest() -> str:
 
 
 def document_digest(document: dict[str, Any]) -> str:
-    """Of a document as it is understood; how many seeds are asked for does not matter, nor what is said about it."""
+    """Digest a document as it is understood; how many seeds are asked for does not matter, nor what is said about it."""
     spec = {
         name: value for name, value in document["spec"].items() if name not in ("seeds", "firstSeed", "description")
     }

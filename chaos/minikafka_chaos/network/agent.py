@@ -91,7 +91,7 @@ class NetworkAgent:
             made = self._fault(where, fault_id)
         if made is None:
             raise NotNow(f"{fault_id} was installed, and is not there")
-        return {**made.told(), "repeated": before is not None}
+        return {**made.answer(), "repeated": before is not None}
 
     def heal(self, ask: Ask, peers: Sequence[str], clients: bool) -> dict[str, Any]:
         """End every fault of the links between a pod and these peers; faults of its other links go on."""
@@ -116,7 +116,7 @@ class NetworkAgent:
             try:
                 with self.namespaces(ask.uid) as where:
                     found = self._faults(where)
-                return {"gone": False, "faults": [each.told() for each in found if not each.is_over]}
+                return {"gone": False, "faults": [each.answer() for each in found if not each.is_over]}
             except NoProcess:
                 pass
         return {"gone": True, "faults": []}
@@ -132,7 +132,7 @@ class NetworkAgent:
         (self._marks / uid).unlink(missing_ok=True)
 
     def left_over(self, uid: str) -> dict[str, bool]:
-        """Whether each fault that a pod has names of is over. Raises NotNow, NoProcess."""
+        """Return whether each fault that a pod has names of is over. Raises NotNow, NoProcess."""
         with self.namespaces(uid) as where:
             return {each.key: each.is_over for each in self._faults(where)}
 

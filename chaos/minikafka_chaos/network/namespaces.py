@@ -28,7 +28,7 @@ class Entered:
 
     @property
     def path(self) -> str:
-        """What another program opens that inherits the descriptor."""
+        """Return what another program opens that inherits the descriptor."""
         return f"/proc/self/fd/{self.fd}"
 
 

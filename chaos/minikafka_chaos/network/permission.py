@@ -9,7 +9,7 @@ HOW_TO_ALLOW = "its owner has to set spec.chaos.allowed: true"
 
 
 def allows_chaos(cluster: Mapping[str, Any]) -> bool:
-    """Whether its owner allows that brokers are taken away on purpose; what was allowed may be taken back at any time.
+    """Return whether its owner allows that brokers are taken away on purpose; what was allowed may be taken back at any time.
 
     Args:
         cluster: a MiniKafkaCluster as the API server gives it. Only the boolean true allows: not "true", and not 1.

@@ -155,18 +155,18 @@ class ApiReader:
     """GETs with this pod's own credentials. Used for one verb: `run` makes the connection and drops it."""
 
     async def get(self, path: str) -> Object | None:
-        """See `Get`."""
+        """Read an object, as `Get` says."""
         answer = await self._answer(path)
         if answer.status == 404:
             return None
         try:
-            told: Object = json.loads(answer.body)
+            document: Object = json.loads(answer.body)
         except ValueError:
-            told = {}
+            document = {}
         if answer.status != 200:
-            message = told.get("message") if isinstance(told, dict) else ""
+            message = document.get("message") if isinstance(document, dict) else ""
             raise NotNow(f"the API server: {answer.status}: {message or path}")
-        return told
+        return document
 
     async def _answer(self, path: str) -> HttpResponse:
         """On a node that is very busy the first connection may not come about in time."""

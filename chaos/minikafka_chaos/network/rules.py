@@ -74,14 +74,14 @@ class LinkFault:
 
     @property
     def key(self) -> str:
-        """What the names of its sets and chains begin with: a letter, and nothing that `nft` minds."""
+        """Return what the names of its sets and chains begin with: a letter, and nothing that `nft` minds."""
         return key_of(self.id)
 
     @property
     def digest(self) -> str:
-        """Of what it does; not of addresses, which may have changed when it is asked for again."""
-        told = [self.verb, self.direction, str(self.percent), *sorted(peer.name for peer in self.peers)]
-        return hashlib.sha256("\n".join(told).encode()).hexdigest()[:12]
+        """Digest what it does; not the addresses, which may have changed when it is asked for again."""
+        parts = [self.verb, self.direction, str(self.percent), *sorted(peer.name for peer in self.peers)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -109,18 +109,18 @@ class InstalledFault:
 
     @property
     def is_over(self) -> bool:
-        """Whether the kernel, or a `heal`, has ended all of it."""
+        """Return whether the kernel, or a `heal`, has ended all of it."""
         return not self.elements
 
-    def told(self) -> dict[str, Any]:
-        """What a verb answers."""
+    def answer(self) -> dict[str, Any]:
+        """Return what a verb answers."""
         expires = max((element.expires for element in self.elements), default=None)
         peers = sorted({element.peer for element in self.elements})
         return {"id": self.id, "verb": self.verb, "over": self.is_over, "expires_s": expires, "peers": peers}
 
 
 def key_of(fault_id: str) -> str:
-    """See `LinkFault.key`."""
+    """Return the key of a fault, as `LinkFault.key` does."""
     return "f" + hashlib.sha256(fault_id.encode()).hexdigest()[:20]
 
 
@@ -239,15 +239,15 @@ def read(listing: Mapping[str, Any]) -> list[InstalledFault]:
     elements: dict[str, list[Element]] = {}
     comments: dict[str, str] = {}
     for entry in listing.get("nftables") or ():
-        for kind, told in entry.items():
+        for kind, body in entry.items():
             if kind == "chain":
-                chains.setdefault(_key(told["name"]), []).append(told["name"])
+                chains.setdefault(_key(body["name"]), []).append(body["name"])
             elif kind == "set":
-                key = _key(told["name"])
-                sets.setdefault(key, []).append(told["name"])
-                elements.setdefault(key, []).extend(_element(told["name"], each) for each in told.get("elem") or ())
+                key = _key(body["name"])
+                sets.setdefault(key, []).append(body["name"])
+                elements.setdefault(key, []).extend(_element(body["name"], each) for each in body.get("elem") or ())
             elif kind == "rule":
-                comments[_key(told["chain"])] = str(told.get("comment") or "")
+                comments[_key(body["chain"])] = str(body.get("comment") or "")
     return [
         InstalledFault(
             key, *_said(comments.get(key, "")), tuple(chains.get(key, ())), tuple(names), tuple(elements[key])
@@ -266,6 +266,6 @@ def _said(comment: str) -> tuple[str, str, str]:
     return fault_id, verb, digest
 
 
-def _element(name: str, told: Any) -> Element:
-    made = told["elem"] if isinstance(told, dict) and "elem" in told else {"val": told}
+def _element(name: str, given: Any) -> Element:
+    made = given["elem"] if isinstance(given, dict) and "elem" in given else {"val": given}
     return Element(name, made["val"], str(made.get("comment") or ""), int(made.get("expires") or 0))

@@ -249,7 +249,7 @@ class HistoryWriter:
 
 
 def _lines_in(path: Path) -> int:
-    """How many lines a history has that is written on; one that was cut off stays what it is."""
+    """Return how many lines a history has that is written on; one that was cut off stays what it is."""
     if not path.exists():
         return 0
     with path.open("rb") as file:
@@ -281,12 +281,12 @@ def check_history(path: Path) -> None:
     """Raise HistoryError for the first line that is no line of a history (docs/reference/verdicts.md, Evidence)."""
     for number, raw in raw_lines(path):
         plain = _PLAIN.fullmatch(raw)
-        if plain is None or not _has_its_fields(plain, raw):
+        if plain is None or not _has_all_fields(plain, raw):
             _op_of(path, number, raw)
 
 
-def _has_its_fields(plain: re.Match[bytes], raw: bytes) -> bool:
-    """Whether a plain line has, without a look at its values, all that `_op` asks of it; False: ask `_op`."""
+def _has_all_fields(plain: re.Match[bytes], raw: bytes) -> bool:
+    """Return whether a plain line has, without a look at its values, all that `_op` asks of it; False: ask `_op`."""
     if plain[1] == b"send":
         return plain[2] in (b"invoke", b"ok") and b'"topic":null' not in raw and b'"value":null' not in raw
     return (plain[1], plain[2]) == (b"poll", b"ok") and b":null" not in raw.partition(b',"error"')[0]
@@ -424,15 +424,15 @@ def _op(fields: Any, where: str) -> Op:
 
 
 def is_time(value: Any) -> TypeGuard[int | float]:
-    """Whether it is a number of unix seconds that a run can have."""
+    """Return whether it is a number of unix seconds that a run can have."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= TIME_MAX
 
 
 def is_int(value: Any, limit: int) -> TypeGuard[int]:
-    """Whether it is a whole number from -limit to limit - 1; true and 1.0 are none."""
+    """Return whether it is a whole number from -limit to limit - 1; true and 1.0 are none."""
     return isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit
 
 
 def is_text(value: Any) -> bool:
-    """Whether it is null or a string."""
+    """Return whether it is null or a string."""
     return value is None or isinstance(value, str)

@@ -90,7 +90,7 @@ _FIELDS = {
 
 
 def replica_status(samples: Iterable[Sample], topic_partition: TopicPartition) -> ReplicaStatus:
-    """What the samples of one scrape say of one partition."""
+    """Return what the samples of one scrape say of one partition."""
     found: dict[str, int] = {}
     partition = str(topic_partition.partition)
     for sample in samples:

@@ -87,7 +87,7 @@ def check_replicas(path: Path) -> None:
 
 
 def _wrong(line: Any) -> str | None:
-    """What keeps it from being a line of `replicas.jsonl`."""
+    """Return what keeps it from being a line of `replicas.jsonl`."""
     if not isinstance(line, dict):
         return "a line is a JSON object"
     kind: Any = line.get("kind")
@@ -122,9 +122,9 @@ def _wrong_start(line: Mapping[str, Any]) -> str | None:
         return "time of a start must be a number (unix seconds)"
     moved = line.get("reason") in MOVES
     for name, limit in (("partition", SMALL), ("to", LARGE), ("from", LARGE)):
-        told = line.get(name)
-        if told is None and not (moved and name != "from"):
+        value = line.get(name)
+        if value is None and not (moved and name != "from"):
             continue
-        if not is_int(told, limit) or told < 0:
+        if not is_int(value, limit) or value < 0:
             return f"{name} of a start must be a whole number"
     return None

@@ -96,8 +96,11 @@ def abort(directory: Path) -> AbortResult:
 def _runner(directory: Path) -> Iterator[ProcessHandle | None]:
     """The recorded runner, verified and held; None when it does not live."""
     try:
-        told = json.loads((directory / RUNNER_FILE).read_text())
-        identity, argument = ProcessIdentity(int(told["pid"]), int(told["start_ticks"])), str(told["argument"])
+        recorded = json.loads((directory / RUNNER_FILE).read_text())
+        identity, argument = (
+            ProcessIdentity(int(recorded["pid"]), int(recorded["start_ticks"])),
+            str(recorded["argument"]),
+        )
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         yield None
         return
@@ -128,4 +131,4 @@ def _close_journal(directory: Path) -> None:
     except ValueError:
         return  # what is no journal gets no verdict
     with contextlib.closing(Journal(path)) as journal:
-        journal.write("verdict", Verdict.trouble(Outcome.ABORTED, "aborted from outside").as_json())
+        journal.write("verdict", Verdict.without_judgement(Outcome.ABORTED, "aborted from outside").as_json())

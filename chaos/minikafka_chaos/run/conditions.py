@@ -206,7 +206,7 @@ class RunState:
         return self._pick(sorted(followers), barred, f"follower of {where}")
 
     def _coordinator(self, barred: frozenset[int]) -> Choice | None:
-        """Who leads the group's partition of the offsets topic (Kafka's ``GroupCoordinator.partitionFor``)."""
+        """Return who leads the group's partition of the offsets topic (Kafka's ``GroupCoordinator.partitionFor``)."""
         group, partitions = self.ground.group, self.view.partitions(OFFSETS_TOPIC)
         if not partitions:
             return None
@@ -214,7 +214,7 @@ class RunState:
         return None if leader in (NO_BROKER, *barred) else Choice((leader,), f"coordinator of group {group}")
 
     def _role_of(self, broker: int) -> str:
-        """What a broker that was chosen blindly happens to be, for whoever reads the journal."""
+        """Return what a broker that was chosen blindly happens to be, for whoever reads the journal."""
         led = []
         for topic in self.topics:
             partitions = self.view.partitions(topic) or {}

@@ -35,7 +35,7 @@ class OpenFaults:
 
     @property
     def handles(self) -> list[Handle]:
-        """What is on now, oldest first."""
+        """Return what is on now, oldest first."""
         with self._lock:
             return [handle for handle, _ in self._open.values()]
 
@@ -92,7 +92,7 @@ class OpenFaults:
     # -- undoing -------------------------------------------------------------------------------------------------------
 
     def of_step(self, step: str) -> Handle | None:
-        """What the step made last, if it is on; None when it has ended."""
+        """Return what the step made last, if it is on; None when it has ended."""
         with self._lock:
             found = [handle for handle, _ in self._open.values() if handle.fault.step == step]
         return found[-1] if found else None

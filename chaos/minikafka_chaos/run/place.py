@@ -22,8 +22,8 @@ class Place:
     make_room: str = "make room there"
     look_at: str = "look at that file system"
 
-    def trouble(self, error: BaseException) -> str | None:
-        """Why the run cannot be kept there, in one line; None when an error comes of something else.
+    def problem(self, error: BaseException) -> str | None:
+        """Return why the run cannot be kept there, in one line; None when an error comes of something else.
 
         What went wrong first is looked for, too: a load that ended because it could not write, say.
         """

@@ -98,16 +98,16 @@ def _starts(events: Path) -> Iterator[dict[str, Any]]:
                 except (ValueError, RecursionError):
                     continue
                 where = {"time": event["time"], "broker": event["broker"], "topic": event.get("topic")}
-                told = event.get("fields") or {}
+                fields = event.get("fields") or {}
                 if event["event"] == "topic_deleted":
                     yield {**where, "partition": None, "from": None, "to": None, "reason": "topic_deleted"}
                 elif event["event"] == "log_start_advanced":
-                    reason = str(told.get("reason"))
-                    told_by_leader = "leader" if reason.startswith("leader ") else reason
-                    moved = {"from": told.get("from_offset"), "to": told.get("to_offset")}
+                    reason = str(fields.get("reason"))
+                    mover = "leader" if reason.startswith("leader ") else reason
+                    moved = {"from": fields.get("from_offset"), "to": fields.get("to_offset")}
                     yield {
                         **where,
                         "partition": event.get("partition"),
                         **moved,
-                        "reason": REASONS.get(reason, told_by_leader),
+                        "reason": REASONS.get(reason, mover),
                     }

@@ -34,7 +34,7 @@ from minikafka_chaos.run.place import Place
 from minikafka_chaos.run.replica_evidence import TopicEvidence, write_replicas
 from minikafka_chaos.run.reporter import JUDGING, ProgressReporter, Silent
 from minikafka_chaos.run.steady_state import SteadyState
-from minikafka_chaos.run.story import Story, told
+from minikafka_chaos.run.story import Story, outcome_counts
 from minikafka_chaos.scenario.document import as_config
 from minikafka_chaos.scenario.faults import Ledger, Ledgers
 from minikafka_chaos.scenario.scenario import ClaimSpec, Delivery, GroupCommit, Mode, Scenario, TailReaders, TopicSpec
@@ -119,7 +119,7 @@ def run_scenario(
 
 
 def _lacking(scenario: Scenario, ground: Ground) -> Iterator[str]:
-    """What the steps ask for that the ground cannot do, a line each."""
+    """Return what the steps ask for that the ground cannot do, a line each."""
     for step in scenario.spec.steps:
         for verb in step.fault.verbs if step.fault is not None else ():
             if (reason := ground.lacks.get(verb)) is not None:
@@ -174,20 +174,22 @@ class _Run:
         about = {"ground": self.ground.name, "seed": self.seed, "version": __version__}
         self.journal.write("scenario", {"scenario": document, **about})
         try:
-            return self._tell_and_judge()
+            return self._run_and_judge()
         except KeyboardInterrupt:
-            return Verdict.trouble(Outcome.ABORTED, "interrupted")
+            return Verdict.without_judgement(Outcome.ABORTED, "interrupted")
         except Exception as error:
             if self.interrupts.raised:
-                return Verdict.trouble(Outcome.ABORTED, "interrupted")
-            if (why := self.place.trouble(error)) is not None:
-                return Verdict.trouble(Outcome.ERROR, why)
+                return Verdict.without_judgement(Outcome.ABORTED, "interrupted")
+            if (why := self.place.problem(error)) is not None:
+                return Verdict.without_judgement(Outcome.ERROR, why)
             if isinstance(error, (ToolTrouble, OSError)):
-                return Verdict.trouble(Outcome.ERROR, " ".join(str(error).split()))
+                return Verdict.without_judgement(Outcome.ERROR, " ".join(str(error).split()))
             self.journal.note("internal error", traceback=traceback.format_exc())
-            return Verdict.trouble(Outcome.ERROR, f"internal error: {type(error).__name__}: {error} (see the journal)")
+            return Verdict.without_judgement(
+                Outcome.ERROR, f"internal error: {type(error).__name__}: {error} (see the journal)"
+            )
 
-    def _tell_and_judge(self) -> Verdict:
+    def _run_and_judge(self) -> Verdict:
         observer: Stoppable | None = None
         try:
             self._bring_up()
@@ -251,7 +253,7 @@ class _Run:
         try:
             part()
         except (ToolTrouble, OSError) as error:
-            if (why := self.place.trouble(error)) is not None:
+            if (why := self.place.problem(error)) is not None:
                 self.problems.append(why)
             self.reporter.say(f"[yellow]teardown: {escape(why or str(error))}[/]")
             self.journal.note(f"teardown: {why or error}")
@@ -274,7 +276,7 @@ class _Run:
                 self.rng,
             )
             self.step_times, self.fault_times = story.step_times, story.fault_times
-            problem = self._tell(story)
+            problem = self._run_story(story)
             if self.after_story is not None:
                 self.after_story()
             if problem is not None:
@@ -286,19 +288,19 @@ class _Run:
             if self.steady is not None and not self.problems and (problem := self.steady.wait("after the story")):
                 self.problems.append(problem)
 
-    def _tell(self, story: Story) -> str | None:
+    def _run_story(self, story: Story) -> str | None:
         """The story, if the cluster is in its steady state; watched meanwhile. Why it was not told to its end, or None."""
         if self.steady is None:
-            return story.tell()
+            return story.run()
         if (problem := self.steady.wait("before any fault")) is not None:
             self.reporter.say(f"[yellow]{escape(problem)}[/]: the story is left out")
             return problem
         watcher = self.steady.watcher()
         if watcher is None:
-            return story.tell()
+            return story.run()
         watcher.start()
         try:
-            return story.tell()
+            return story.run()
         finally:
             self.problems += watcher.stop()
 
@@ -394,7 +396,7 @@ class _Run:
             if self.faults.failure is not None:
                 raise ToolTrouble(f"a fault could not be undone: {self.faults.failure}") from self.faults.failure
             outcomes = {outcome: self.tally.total(outcome) for outcome in (OK, FAIL, INFO)}
-            self.reporter.status(f"{self.tally.total_sent:,} sent: {told(outcomes)}")
+            self.reporter.status(f"{self.tally.total_sent:,} sent: {outcome_counts(outcomes)}")
             self.clock.sleep(POLL_S)
         return True
 
@@ -449,9 +451,9 @@ class _Run:
         found: list[dict[TopicPartition, PartitionView]] = []
 
         def full() -> bool:
-            told = view.partitions(topic.name)
-            if told is not None and len(told) == topic.partitions:
-                found[:] = [told]
+            layout = view.partitions(topic.name)
+            if layout is not None and len(layout) == topic.partitions:
+                found[:] = [layout]
             return bool(found) and all(partition.full for partition in found[0].values())
 
         patience_s = 0 if self.problems else self.spec.recovery.full_isr_deadline_seconds
@@ -488,13 +490,13 @@ class _Run:
         try:
             verdict = judge_run(self.directory)
         except HistoryError as error:
-            return Verdict.trouble(Outcome.ERROR, str(error))
+            return Verdict.without_judgement(Outcome.ERROR, str(error))
         for finding in verdict.findings:
             self.journal.write("check", finding.as_json())
         if (expected := self.spec.expected) is not None:
             unlike = difference(expected, verdict)
-            told = {"expectation": expected.model_dump(mode="json", by_alias=True, exclude_none=True)}
-            self.journal.write("check", {**told, "held": unlike is None, "detail": unlike or AS_EXPECTED})
+            fields = {"expectation": expected.model_dump(mode="json", by_alias=True, exclude_none=True)}
+            self.journal.write("check", {**fields, "held": unlike is None, "detail": unlike or AS_EXPECTED})
         return verdict
 
     def _claim(self, spec: ClaimSpec) -> Claim:

@@ -63,7 +63,7 @@ class SteadyState:
         return f"steady state not reached {when} in {self._spec.deadline_seconds} s ({missing})"
 
     def watcher(self) -> SteadyStateWatcher | None:
-        """What asks the probes from its `start` to its `stop`; None without probes."""
+        """Return what asks the probes from its `start` to its `stop`; None without probes."""
         return SteadyStateWatcher(self._spec.probes, self._samples, self._journal) if self._spec.probes else None
 
 

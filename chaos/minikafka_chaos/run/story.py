@@ -74,7 +74,7 @@ class Story:
         """(step, unix time) of each fault, when it had been done."""
         self.rounds = 0
 
-    def tell(self) -> str | None:
+    def run(self) -> str | None:
         """Do all steps, for all rounds. Returns why it ended early, or None."""
         began = self.clock.monotonic()
         while self._another_round(began):
@@ -133,7 +133,7 @@ class Story:
         with self.journal.action(name, "Send", str(where), None, values=values) as action:
             outcomes = self.script.send(send.topic, send.partition, values, send.deadline_seconds)
             action.fields["outcomes"] = outcomes
-        self.reporter.say(f"{name}: {escape(', '.join(values))} to {where}: {told(outcomes)}")
+        self.reporter.say(f"{name}: {escape(', '.join(values))} to {where}: {outcome_counts(outcomes)}")
         if send.expect is Expectation.ACKNOWLEDGED and outcomes[OK] < len(values):
             raise StateNotReached(f"{', '.join(values)} not acknowledged in {send.deadline_seconds} s each")
 
@@ -215,7 +215,7 @@ class Story:
         return found[0]
 
 
-def told(outcomes: dict[str, int]) -> str:
+def outcome_counts(outcomes: dict[str, int]) -> str:
     """`12 acknowledged, 3 unknown`."""
     parts = [f"{outcomes[OK]:,} acknowledged"]
     parts += [f"{outcomes[kind]:,} {word}" for kind, word in ((FAIL, "failed"), (INFO, "unknown")) if outcomes[kind]]

@@ -31,7 +31,7 @@ UNFLUSHED_VOLUME = "cluster.unflushedVolume: Separate (with clusterRef: spec.unf
 
 
 def problems(spec: ScenarioSpec) -> Iterator[str]:
-    """What contradicts itself in a scenario, a line each."""
+    """Return what contradicts itself in a scenario, a line each."""
     yield from _repeated("topics", [topic.name for topic in spec.topics])
     yield from _repeated("steps", [step.name for step in spec.steps])
     yield from _repeated("claims", [claim.name for claim in spec.claims])
@@ -85,7 +85,7 @@ def problems(spec: ScenarioSpec) -> Iterator[str]:
 
 
 def _without_group(spec: ScenarioSpec) -> Iterator[str]:
-    """What needs a consumer group."""
+    """Return what needs a consumer group."""
     for step in spec.steps:
         conditions = [] if step.wait is None else step.wait.conditions
         targets = [] if step.fault is None else [step.fault.target, step.fault.peer]

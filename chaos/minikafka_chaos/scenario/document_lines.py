@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-TOLD_MAX = 3
+PROBLEMS_MAX = 3
 
 Path = tuple[str | int, ...]
 
@@ -43,12 +43,12 @@ class Lines:
 def explain(error: ValidationError, model: type[BaseModel], lines: Lines | None = None, origin: str = "") -> str:
     """The first few things that are wrong: file and line, field, what is wrong, what was given or meant."""
     problems = error.errors()
-    told = [_told(problem, model, lines, origin) for problem in problems[:TOLD_MAX]]
-    more = len(problems) - len(told)
-    return "; ".join(told) + (f"; and {more} more" if more > 0 else "")
+    sentences = [_sentence(problem, model, lines, origin) for problem in problems[:PROBLEMS_MAX]]
+    more = len(problems) - len(sentences)
+    return "; ".join(sentences) + (f"; and {more} more" if more > 0 else "")
 
 
-def _told(problem: ErrorDetails, model: type[BaseModel], lines: Lines | None, origin: str) -> str:
+def _sentence(problem: ErrorDetails, model: type[BaseModel], lines: Lines | None, origin: str) -> str:
     path, owners = _in_document(problem["loc"], model)
     message = problem["msg"].removeprefix("Value error, ")
     given = problem.get("input")

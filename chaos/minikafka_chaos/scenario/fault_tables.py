@@ -6,7 +6,7 @@ from minikafka.telemetry.fault_verbs import LACKS, RULES, Rule
 
 
 def verb_table() -> str:
-    """What each verb does."""
+    """Return what each verb does."""
     lines = ["| verb | what it does | parameters | is undone |", "|---|---|---|---|"]
     for verb, rule in RULES.items():
         lines.append(f"| `{verb.value}` | {rule.does} | {_parameters(rule)} | {rule.undone or '-'} |")
@@ -14,10 +14,10 @@ def verb_table() -> str:
 
 
 def _parameters(rule: Rule) -> str:
-    told = [f"`{name}`" for name in rule.needs] + [f"[`{name}`]" for name in rule.takes]
+    targets = [f"`{name}`" for name in rule.needs] + [f"[`{name}`]" for name in rule.takes]
     if rule.peers:
-        told.append("`peer`")
-    return ", ".join(told) or ("no target" if rule.everywhere else "-")
+        targets.append("`peer`")
+    return ", ".join(targets) or ("no target" if rule.everywhere else "-")
 
 
 def ground_table() -> str:

@@ -46,7 +46,7 @@ class Parameters(Part):
     """Of Loss: how many of a hundred segments are lost."""
 
     def given(self) -> dict[str, Any]:
-        """What was said, under the names that it has in documents."""
+        """Return what was said, under the names that it has in documents."""
         found: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         return found
 
@@ -99,13 +99,13 @@ class Handle:
     state: Mapping[str, Any] = field(default_factory=dict)
 
     def without(self, brokers: Sequence[int]) -> Handle | None:
-        """What is left of it when these brokers are well again; None when that is nothing."""
+        """Return what is left of it when these brokers are well again; None when that is nothing."""
         left = tuple(broker for broker in self.targets.brokers if broker not in brokers)
         return replace(self, targets=replace(self.targets, brokers=left)) if left else None
 
 
 def link_rules(fault: Fault, targets: Targets) -> list[tuple[Way, LinkRule]]:
-    """What a Cut, Delay or Loss puts on which ways."""
+    """Return what a Cut, Delay or Loss puts on which ways."""
     parameters = fault.parameters
     rule = LinkRule(
         cut=fault.verb is Verb.CUT,
@@ -124,7 +124,7 @@ def link_rules(fault: Fault, targets: Targets) -> list[tuple[Way, LinkRule]]:
 
 
 def healed(targets: Targets) -> list[str]:
-    """What the end of a fault of the network is called, a line for each link."""
+    """Return what the end of a fault of the network is called, a line for each link."""
     ends = [(broker, "clients" if peer == CLIENTS else str(peer)) for broker, peer in targets.links]
     return [f"healed brokers {broker} and {peer}" for broker, peer in ends]
 
@@ -137,15 +137,15 @@ class Ledger(Protocol):
     """
 
     def intend(self, fault: Fault, targets: Targets, expires: float | None) -> None:
-        """It is about to be made, and ends by itself at `expires` (unix seconds). Durable when this returns."""
+        """Record that it is about to be made, and ends by itself at `expires` (unix seconds). Durable when this returns."""
         ...
 
     def injected(self, handle: Handle) -> None:
-        """It was made, and whatever its step waits for has come."""
+        """Record that it was made, and whatever its step waits for has come."""
         ...
 
     def failed(self, fault: Fault, targets: Targets, error: BaseException) -> None:
-        """It could not be made, or not wholly."""
+        """Record that it could not be made, or not wholly."""
         ...
 
     def recovered(self, handle: Handle, how: str) -> None:

@@ -14,13 +14,13 @@ PACKAGE = Path(__file__).parent.parent
 
 
 def folder() -> Path:
-    """Where the scenarios are: inside the package when installed, beside it in a checkout."""
+    """Return where the scenarios are: inside the package when installed, beside it in a checkout."""
     installed = PACKAGE / "scenarios"
     return installed if installed.is_dir() else PACKAGE.parent / "scenarios"
 
 
 def matrices_folder() -> Path:
-    """Where the matrices are, as `folder`."""
+    """Return where the matrices are, as `folder`."""
     installed = PACKAGE / "matrices"
     return installed if installed.is_dir() else PACKAGE.parent / "matrices"
 

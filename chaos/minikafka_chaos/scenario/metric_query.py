@@ -72,7 +72,7 @@ class Query:
     _right: Node
 
     def answer(self, samples: Samples) -> tuple[bool, str]:
-        """Whether it holds, which nothing does that no broker tells anything about; and what is compared."""
+        """Return whether it holds, which nothing does that no broker tells anything about; and what is compared."""
         left, right = self._left(samples), self._right(samples)
         compare = COMPARISONS[self._comparison]
         if isinstance(left, float) and isinstance(right, float):

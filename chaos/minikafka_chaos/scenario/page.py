@@ -34,14 +34,14 @@ another.
 """
 
 
-def page(folder: Path, told_twice: Mapping[str, Sequence[str]]) -> str:
+def page(folder: Path, variants: Mapping[str, Sequence[str]]) -> str:
     """The page of the scenarios in `folder`. `told_twice`: story -> the names of the files that are made from it."""
-    made = {name for names in told_twice.values() for name in names}
+    made = {name for names in variants.values() for name in names}
     paths = [path for path in sorted(folder.glob("*.yaml")) if path.stem not in made]
     scenarios = [load_scenario(path) for path in paths]
     lines = ["| scenario | what it shows | source | grounds | expected |", "|---|---|---|---|---|"]
     for scenario in scenarios:
-        files = told_twice.get(scenario.name, ())
+        files = variants.get(scenario.name, ())
         name = f"`{scenario.name}`" + "".join(f"<br>`{file}`" for file in files)
         row = (name, annotation(scenario, SHOWS), annotation(scenario, SOURCE), _grounds(scenario), _expected(scenario))
         lines.append(f"| {' | '.join(row)} |")
@@ -83,10 +83,10 @@ def _grounds(scenario: Scenario) -> str:
 def _expected(scenario: Scenario) -> str:
     if not scenario.spec.expect:
         return "Passed"
-    return "<br>".join(_told(expected) for expected in scenario.spec.expect)
+    return "<br>".join(_expectation(expected) for expected in scenario.spec.expect)
 
 
-def _told(expected: ExpectSpec) -> str:
+def _expectation(expected: ExpectSpec) -> str:
     found = ", ".join(f"{each.count or 'some'} {each.kind}" for each in expected.anomalies)
     notes = ", ".join(expected.may_find)
     when = ", ".join(f"`{entry.name}={entry.value}`" for entry in expected.when)

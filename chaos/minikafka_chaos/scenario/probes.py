@@ -46,7 +46,7 @@ class Probe(Part):
         return self
 
     def ask(self, samples: Samples) -> tuple[bool, str]:
-        """Whether it holds now, and what was seen. `samples` are the brokers' own. Nobody answering is an answer: no."""
+        """Return whether it holds now, and what was seen. `samples` are the brokers' own. Nobody answering is an answer: no."""
         if self.prometheus_url is None:
             return parse_query(self.query).answer(samples)
         return ask_prometheus(self.prometheus_url, self.query)
@@ -70,7 +70,7 @@ class SteadyStateSpec(Part):
 
 
 def needs_samples(probes: Iterable[Probe]) -> bool:
-    """Whether the brokers have to be asked at all."""
+    """Return whether the brokers have to be asked at all."""
     return any(probe.prometheus_url is None for probe in probes)
 
 
@@ -85,12 +85,12 @@ _OPENER = urllib.request.build_opener(_NoRedirect)
 
 
 def ask_prometheus(url: str, query: str) -> tuple[bool, str]:
-    """Whether an instant query has a result, as an alert would fire; a scalar holds unless it is 0."""
+    """Return whether an instant query has a result, as an alert would fire; a scalar holds unless it is 0."""
     where = f"{url.rstrip('/')}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
     try:
         with _OPENER.open(where, timeout=PROMETHEUS_TIMEOUT_S) as answer:
-            told = json.load(answer)["data"]
-        kind, result = told["resultType"], told["result"]
+            data = json.load(answer)["data"]
+        kind, result = data["resultType"], data["result"]
     except urllib.error.HTTPError as error:
         return False, f"Prometheus: {error.code} {_refusal(error)}"
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -240,7 +240,7 @@ class ClaimSpec(Part):
     """The longest time without an acknowledgement that still holds (AckGapAtMost only)."""
 
     @model_validator(mode="after")
-    def _has_what_its_type_needs(self) -> Self:
+    def _has_what_type_needs(self) -> Self:
         if self.since is not None and self.type is not ClaimType.NO_ACKNOWLEDGED_RECORD_LOST:
             raise ValueError(f"claim {self.name}: since is for NoAcknowledgedRecordLost only")
         if (self.type is ClaimType.ACK_GAP_AT_MOST) != (self.limit_millis is not None):
@@ -285,7 +285,7 @@ class ExpectSpec(Part):
     """Settings of brokers or workload (workload.acks) with which this is expected; without it: always."""
 
     @model_validator(mode="after")
-    def _fits_its_verdict(self) -> Self:
+    def _fits_verdict(self) -> Self:
         if (self.anomalies or self.may_find) and self.verdict is not ExpectedVerdict.FAILED:
             raise ValueError(f"expect: anomalies mean Failed, not {self.verdict.value}")
         if self.claims and self.verdict is not ExpectedVerdict.FAILED:
@@ -356,12 +356,12 @@ class ScenarioSpec(Part):
 
     @property
     def brokers_max(self) -> int:
-        """How many brokers there are at most: ids are below that."""
+        """Return how many brokers there are at most: ids are below that."""
         return BROKERS_MAX if self.cluster_ref is not None else self.cluster.brokers
 
     @property
     def expected(self) -> ExpectSpec | None:
-        """What this scenario is meant to show with the settings that it has; None when it does not say."""
+        """Return what this scenario is meant to show with the settings that it has; None when it does not say."""
         config = as_config(self.cluster.config)
         workload = {
             f"{WORKLOAD}{name}": text for name, text in self.workload.model_dump(mode="json", by_alias=True).items()

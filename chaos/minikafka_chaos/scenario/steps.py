@@ -52,7 +52,7 @@ class Target(Part):
     """Steps whose choices are left out."""
 
     @model_validator(mode="after")
-    def _has_what_its_type_needs(self) -> Self:
+    def _has_what_type_needs(self) -> Self:
         by_role = self.type in (TargetType.LEADER, TargetType.FOLLOWER)
         if by_role != (self.topic is not None):
             raise ValueError("topic: needed by the target types Leader and Follower, and by no other")

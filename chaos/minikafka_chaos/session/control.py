@@ -34,7 +34,7 @@ NO_TOKEN = "the token is missing or wrong: Authorization: Bearer TOKEN"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine comes there."""
+    """Return whether only this machine comes there."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -112,8 +112,8 @@ def _handler(session: ChaosSession, token: str | None, turn: threading.Lock) -> 
             except (ValueError, RecursionError) as error:
                 raise VerbRefused(f"body: not JSON: {error}") from error
 
-        def _send(self, status: HTTPStatus, told: Mapping[str, Any]) -> None:
-            body = json.dumps(told).encode() + b"\n"
+        def _send(self, status: HTTPStatus, answer: Mapping[str, Any]) -> None:
+            body = json.dumps(answer).encode() + b"\n"
             self.send_response(status)
             self.send_header("Content-Type", JSON)
             self.send_header("Content-Length", str(len(body)))
@@ -152,8 +152,8 @@ class Control:
     def of(cls, data: Path) -> Control | None:
         """The one that is open for this data directory; None when there is none."""
         try:
-            told = json.loads((data / FILE).read_text())
-            control = cls(told["url"], told["token"])
+            opened = json.loads((data / FILE).read_text())
+            control = cls(opened["url"], opened["token"])
             control.ask("status", {})
         except (OSError, ValueError, KeyError, ToolTrouble):
             return None

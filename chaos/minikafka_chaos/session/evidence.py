@@ -53,7 +53,7 @@ def named(where: TopicPartition, base: int, records: int, crc: int) -> Iterator[
 
 
 def acknowledgements(events: Path, topics: Iterable[str]) -> list[Acknowledgement]:
-    """What the brokers' event logs in a folder tell of these topics, by time. Lines that are cut off are left out."""
+    """Return what the brokers' event logs in a folder tell of these topics, by time. Lines that are cut off are left out."""
     wanted = set(topics)
     found = []
     for path in sorted(events.glob("*.jsonl")):
@@ -73,9 +73,9 @@ def _event(raw: bytes) -> Mapping[str, Any] | None:
 
 
 def _acknowledgement(event: Mapping[str, Any]) -> Acknowledgement:
-    told = event["fields"]
+    fields = event["fields"]
     where = TopicPartition(event["topic"], event["partition"])
-    return Acknowledgement(event["time"], where, told["offset"], told["records"], told["crc"])
+    return Acknowledgement(event["time"], where, fields["offset"], fields["records"], fields["crc"])
 
 
 def write_history(
@@ -87,21 +87,21 @@ def write_history(
     path = folder / FILE_NAME
     with HistoryWriter(path, lambda: clock[0]) as history:
         history.workload(WorkloadSettings(max_in_flight=PIPELINED))
-        told: set[str] = set()
+        sent: set[str] = set()
         for each in acknowledged:
             clock[0] = each.time
             for offset, value in each.values:
-                if value not in told:  # an idempotent producer's batch is acknowledged again when it is sent again
-                    told.add(value)
+                if value not in sent:  # an idempotent producer's batch is acknowledged again when it is sent again
+                    sent.add(value)
                     history.invoke_send(0, *each.where, value)
                     history.complete_send(0, OK, *each.where, offset, value)
         clock[0] = max(now(), clock[0])
         for log in logs:
-            _read(history, log, told)
+            _read(history, log, sent)
     return path
 
 
-def _read(history: HistoryWriter, log: CommittedLog, told: set[str]) -> None:
+def _read(history: HistoryWriter, log: CommittedLog, sent: set[str]) -> None:
     """A final reader of one partition. What it finds and nobody acknowledged was sent, and its outcome is unknown."""
     topic, partition = log.where
     records = [
@@ -111,7 +111,7 @@ def _read(history: HistoryWriter, log: CommittedLog, told: set[str]) -> None:
         if offset >= log.start
     ]
     for _, value, _ in records:
-        if value not in told:
+        if value not in sent:
             history.invoke_send(0, topic, partition, value)
     history.log_bounds(FINAL_PROCESS, topic, partition, log.start, log.end)
     history.assign(FINAL_PROCESS, topic, partition, log.start)

@@ -37,8 +37,8 @@ def describe_groups(bootstrap: str, deadline_s: float) -> dict[str, GroupOffsets
 
 def _group(admin: AdminClient, name: str, described: object, deadline_s: float) -> GroupOffsets:
     asked = [ConsumerGroupTopicPartitions(name)]
-    told = admin.list_consumer_group_offsets(asked, request_timeout=deadline_s)[name].result()
-    offsets = {TopicPartition(p.topic, p.partition): p.offset for p in told.topic_partitions if p.offset >= 0}
+    committed = admin.list_consumer_group_offsets(asked, request_timeout=deadline_s)[name].result()
+    offsets = {TopicPartition(p.topic, p.partition): p.offset for p in committed.topic_partitions if p.offset >= 0}
     members = tuple(member.client_id for member in described.members)  # type: ignore[attr-defined]
     state = described.state.name.lower()  # type: ignore[attr-defined]
     return GroupOffsets(name, state, members, offsets)

@@ -29,9 +29,9 @@ class BrokerHooks:
         self._ask(urllib.request.Request(f"{self._url}?{query}", method="POST", headers={"Content-Length": "0"}))
 
     def requests(self, api: str) -> list[Mapping[str, Any]]:
-        """What was observed of an API, oldest first."""
-        told = self._ask(urllib.request.Request(self._url))
-        return [each for each in told["requests"] if each["api"] == api]
+        """Return what was observed of an API, oldest first."""
+        document = self._ask(urllib.request.Request(self._url))
+        return [each for each in document["requests"] if each["api"] == api]
 
     def _ask(self, request: urllib.request.Request) -> Any:
         try:

@@ -96,9 +96,9 @@ def _earliest(connection: BrokerConnection, where: TopicPartition) -> int:
     partition = {"partition_index": where.partition, "current_leader_epoch": -1, "timestamp": -2}
     topics = [{"name": where.topic, "partitions": [partition]}]
     answer = connection.request(ApiKey.LIST_OFFSETS, 5, {"replica_id": -1, "isolation_level": 0, "topics": topics})
-    told = answer.topics[0].partitions[0]
-    _check(where, told.error_code)
-    return int(told.offset)
+    listed = answer.topics[0].partitions[0]
+    _check(where, listed.error_code)
+    return int(listed.offset)
 
 
 def _fetch(connection: BrokerConnection, where: TopicPartition, offset: int) -> tuple[int, bytes]:
@@ -121,9 +121,9 @@ def _fetch(connection: BrokerConnection, where: TopicPartition, offset: int) -> 
         "forgotten_topics_data": [],
         "rack_id": "",
     }
-    told = connection.request(ApiKey.FETCH, FETCH_VERSION, values).responses[0].partitions[0]
-    _check(where, told.error_code)
-    return int(told.high_watermark), bytes(told.records or b"")
+    fetched = connection.request(ApiKey.FETCH, FETCH_VERSION, values).responses[0].partitions[0]
+    _check(where, fetched.error_code)
+    return int(fetched.high_watermark), bytes(fetched.records or b"")
 
 
 def _check(where: TopicPartition, code: int) -> None:

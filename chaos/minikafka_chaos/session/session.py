@@ -88,13 +88,13 @@ class Observation:
     @property
     def requests(self) -> list[Mapping[str, Any]]:
         """What clients asked of the brokers that run now: api, version, client_id, time, and for Produce the partitions."""
-        told = self._session.on_each_live_broker(lambda hooks: hooks.requests(self.api))
-        found = [each for row in told for each in row if each["time"] >= self._began]
+        answers = self._session.on_each_live_broker(lambda hooks: hooks.requests(self.api))
+        found = [each for row in answers for each in row if each["time"] >= self._began]
         return sorted(found, key=lambda each: float(each["time"]))
 
     @property
     def count(self) -> int:
-        """How many there were."""
+        """Return how many there were."""
         return len(self.requests)
 
 
@@ -175,7 +175,7 @@ class ChaosSession:
 
     @property
     def broken(self) -> list[str]:
-        """What was broken and is not mended yet, a line each."""
+        """Return what was broken and is not mended yet, a line each."""
         return [f"{each.fault.verb.plain_name} of {', '.join(each.targets.names)}" for each in self._faults.handles]
 
     # -- network -------------------------------------------------------------------------------------------------------
@@ -252,8 +252,8 @@ class ChaosSession:
         return self._observations[api].requests
 
     def _order(self, name: str, **given: str | int | None) -> None:
-        told = {key: value for key, value in given.items() if value is not None}
-        with self.journal.action(f"hook-{next(self._numbers)}", name, "cluster", None, parameters=told):
+        parameters = {key: value for key, value in given.items() if value is not None}
+        with self.journal.action(f"hook-{next(self._numbers)}", name, "cluster", None, parameters=parameters):
             self.on_each_live_broker(lambda hooks: hooks.order(**given))
 
     def on_each_live_broker(self, ask: Callable[[BrokerHooks], T]) -> list[T]:
@@ -368,7 +368,7 @@ class ChaosSession:
         """Heal the cluster, and judge what has become of all that was acknowledged in these topics (this session's, or all)."""
         names = list(self.topics if topics is None else topics) or self._all_topics()
         if not self._hooks:
-            return Verdict.trouble(Outcome.ERROR, NO_ACKNOWLEDGEMENTS)
+            return Verdict.without_judgement(Outcome.ERROR, NO_ACKNOWLEDGEMENTS)
         self.heal(deadline_s)
         folder = Path(tempfile.mkdtemp(prefix="verdict-", dir=self.folder))
         logs: list[CommittedLog] = []
@@ -382,8 +382,8 @@ class ChaosSession:
                 address = self.ground.broker_address(view.leader)
                 logs.append(CommittedLog(where, *committed_batches(address, where, deadline_s)))
         self.ground.collect_events(folder / "events")
-        told = acknowledgements(folder / "events", names)
-        history = write_history(folder, told, logs, self.ground.clock.time)
+        acknowledged = acknowledgements(folder / "events", names)
+        history = write_history(folder, acknowledged, logs, self.ground.clock.time)
         problems = write_replicas(folder, evidence, self.ground.replica_log, folder / "events")
         verdict = judge(history, folder / "replicas.jsonl", Terms(problems=problems))
         self.journal.write("verdict", verdict.as_json())

@@ -62,7 +62,7 @@ def model(verb: str) -> type[BaseModel]:
 
 
 def does(verb: str) -> str:
-    """What a verb does, in a line or a few."""
+    """Return what a verb does, in a line or a few."""
     return inspect.cleandoc(getattr(ChaosSession, verb).__doc__ or "")
 
 

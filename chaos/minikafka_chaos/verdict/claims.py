@@ -63,8 +63,8 @@ class Terms:
         return min((ALWAYS if claim.since is None else claim.since for claim in self.loss), default=ALWAYS)
 
     def as_json(self) -> dict[str, Any]:
-        told = {"claims": [claim.as_json() for claim in self.claims], "problems": list(self.problems)}
-        return told | ({"files": list(self.files)} if self.files else {})
+        document = {"claims": [claim.as_json() for claim in self.claims], "problems": list(self.problems)}
+        return document | ({"files": list(self.files)} if self.files else {})
 
 
 CUT_SHORT = "nothing tells what the run is to be judged by: it was cut short, or its journal is not whole"
@@ -72,7 +72,7 @@ CUT_SHORT = "nothing tells what the run is to be judged by: it was cut short, or
 
 
 def terms_of(folder: Path) -> Terms:
-    """What a run folder is to be judged by: the last line of kind claims in its journal.
+    """Return what a run folder is to be judged by: the last line of kind claims in its journal.
 
     A folder with neither a journal nor `replicas.jsonl` holds a history alone, of which nothing was claimed. One with
     either was left by a run, and a run that came to its end has such a line: without it, and where a file that the line names
@@ -96,26 +96,26 @@ def read_terms(path: Path) -> Terms | None:
         lines = journal.read_journal(path) if path.exists() else []
     except (OSError, ValueError) as error:
         raise HistoryError(f"{path}: {error}") from error
-    told = [line for line in lines if line.get("kind") == LINE_KIND]
-    if not told:
+    found = [line for line in lines if line.get("kind") == LINE_KIND]
+    if not found:
         return None
-    claims = told[-1].get("claims")
-    texts = [told[-1].get("problems"), told[-1].get("files", [])]
+    claims = found[-1].get("claims")
+    texts = [found[-1].get("problems"), found[-1].get("files", [])]
     if not isinstance(claims, list) or not all(_are_texts(each) for each in texts):
         raise HistoryError(f"{path}: the line of kind claims needs the lists claims and problems")
     return Terms([_claim(claim, path) for claim in claims], *texts)
 
 
-def _are_texts(told: Any) -> bool:
-    return isinstance(told, list) and all(isinstance(each, str) for each in told)
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def _claim(told: Any, path: Path) -> Claim:
-    if not isinstance(told, dict) or told.get("type") not in TYPES or not isinstance(told.get("name"), str):
+def _claim(given: Any, path: Path) -> Claim:
+    if not isinstance(given, dict) or given.get("type") not in TYPES or not isinstance(given.get("name"), str):
         raise HistoryError(f"{path}: a claim has a name, and one of the types {', '.join(sorted(TYPES))}")
-    type_, since, limit = told["type"], told.get("since"), told.get("limit_millis")
+    type_, since, limit = given["type"], given.get("since"), given.get("limit_millis")
     if since is not None and (type_ != NO_LOSS or not (since == "never" or is_time(since))):
         raise HistoryError(f"{path}: since is for NoAcknowledgedRecordLost, and is a time, never or null")
     if type_ == ACK_GAP and not (is_int(limit, 2**53) and limit >= 0):
         raise HistoryError(f"{path}: limit_millis of AckGapAtMost is a whole number of milliseconds")
-    return Claim(told["name"], type_, NEVER if since == "never" else since, limit)
+    return Claim(given["name"], type_, NEVER if since == "never" else since, limit)

@@ -373,7 +373,7 @@ def _named_safely(path: Path, scratch: Path) -> Path:
 
 
 def _cut_at(file: Any, size: int) -> int | None:
-    """Where the cut-off last line begins, or None when the last line is whole."""
+    """Return where the cut-off last line begins, or None when the last line is whole."""
     at = size
     tail = b""
     while at and b"\n" not in tail:

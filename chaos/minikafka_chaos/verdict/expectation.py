@@ -9,27 +9,27 @@ AS_EXPECTED = "as expected"
 
 
 def difference(expected: ExpectSpec, verdict: Verdict) -> str | None:
-    """What differs from the expectation, in one line; None when exactly that was found. Notes are left aside.
+    """Return what differs from the expectation, in one line; None when exactly that was found. Notes are left aside.
 
     A run that could not tell everything has not shown what it was meant to show, whatever it found.
     """
     if verdict.outcome.value != expected.verdict:
         return f"expected {expected.verdict}, found {verdict.outcome.value}"
     found = verdict.errors
-    told = []
+    unmet = []
     for anomaly in expected.anomalies:
         number = found.pop(anomaly.kind, 0)
         if not number or anomaly.count not in (None, number):
-            told.append(f"expected {anomaly.count or 'some'} {anomaly.kind}, found {number or 'none'}")
-    told += [
+            unmet.append(f"expected {anomaly.count or 'some'} {anomaly.kind}, found {number or 'none'}")
+    unmet += [
         f"did not expect {kind}, found {number}" for kind, number in found.items() if kind not in expected.may_find
     ]
     broken = verdict.broken_claims
-    told += [f"expected that claim {name} is broken, and it is not" for name in expected.claims if name not in broken]
-    told += [f"did not expect that claim {name} is broken" for name in broken if name not in expected.claims]
+    unmet += [f"expected that claim {name} is broken, and it is not" for name in expected.claims if name not in broken]
+    unmet += [f"did not expect that claim {name} is broken" for name in broken if name not in expected.claims]
     if verdict.outcome is not Outcome.INCONCLUSIVE:
-        told += [f"not all could be told: {problem}" for problem in verdict.problems]
-    return "; ".join(told) or None
+        unmet += [f"not all could be told: {problem}" for problem in verdict.problems]
+    return "; ".join(unmet) or None
 
 
 def exit_code(expected: ExpectSpec | None, verdict: Verdict) -> int:

@@ -88,7 +88,7 @@ def undecided(evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def deleted(evidence: Evidence) -> list[tuple[str, int]]:
-    """How many acknowledged records were deleted, by what: `by request`, `by retention`, `with their topic`."""
+    """Return how many acknowledged records were deleted, by what: `by request`, `by retention`, `with their topic`."""
     rows = evidence.rows(
         """
         WITH requested AS (

@@ -25,7 +25,7 @@ class Gap(NamedTuple):
 
 
 def ack_times(history: Iterable[Op]) -> dict[TopicPartition, list[float]]:
-    """When acknowledgements of each partition reached the client, in order (unix seconds)."""
+    """Return when acknowledgements of each partition reached the client, in order (unix seconds)."""
     times: dict[TopicPartition, list[float]] = defaultdict(list)
     for op in history:
         topic_partition = op.topic_partition
@@ -37,7 +37,7 @@ def ack_times(history: Iterable[Op]) -> dict[TopicPartition, list[float]]:
 
 
 def gaps_around(history: Sequence[Op], moments: Iterable[float], within_s: float) -> list[Gap | None]:
-    """For each moment (say, of a kill) the longest gap that begins or lasts in the `within_s` seconds after it.
+    """Return for each moment (say, of a kill) the longest gap that begins or lasts in the `within_s` seconds after it.
 
     None where no partition had acknowledgements both before and after the moment.
     """

@@ -58,11 +58,11 @@ def _differ(row: Row) -> str:
     low, high = row["brokers"]
     return (
         f"{row['topic']}-{row['part']}: brokers {low} and {high} differ at offset {row['pos']}, below their common end "
-        f"{row['common_end']}: {_told(low, row['batches'])}; {_told(high, row['batches'])}"
+        f"{row['common_end']}: {_described(low, row['batches'])}; {_described(high, row['batches'])}"
     )
 
 
-def _told(broker: int, batches: list[dict[str, Any]]) -> str:
+def _described(broker: int, batches: list[dict[str, Any]]) -> str:
     ours = [batch for batch in batches if batch["broker"] == broker]
     if not ours:
         return f"broker {broker} has nothing there"
@@ -174,7 +174,7 @@ def find_in_replicas(evidence: Evidence) -> list[AnomalySummary]:
 
 
 def missing_evidence(evidence: Evidence) -> list[str]:
-    """What `replicas.jsonl` should tell of and does not, a line each."""
+    """Return what `replicas.jsonl` should tell of and does not, a line each."""
     found = [
         f"{row['found']} of {row['wanted']} replica logs of {row['topic']}-{row['part']} found"
         for row in evidence.rows(

@@ -78,7 +78,7 @@ class Verdict:
 
     @property
     def kinds(self) -> dict[str, int]:
-        """How many anomalies of each kind, notes as well."""
+        """Return how many anomalies of each kind, notes as well."""
         return dict(self.counts.get("anomalies", {}))
 
     @property
@@ -102,7 +102,7 @@ class Verdict:
         }
 
     @classmethod
-    def trouble(cls, outcome: Outcome, why: str) -> Verdict:
+    def without_judgement(cls, outcome: Outcome, why: str) -> Verdict:
         """A run that came to no judgement: `outcome` is ABORTED or ERROR."""
         return cls(outcome, why, problems=[why])
 
@@ -156,8 +156,8 @@ def judge(history: Path, replicas: Path | None = None, terms: Terms | None = Non
 def _judge(history: Path, replicas: Path | None, terms: Terms) -> Verdict:
     with Evidence(history, replicas, terms.accept_before) as evidence:
         join_fates(evidence)
-        told = evidence.one("SELECT settings FROM figures")
-        settings = WorkloadSettings.known(json.loads(told)) if told else WorkloadSettings()
+        stored = evidence.one("SELECT settings FROM figures")
+        settings = WorkloadSettings.known(json.loads(stored)) if stored else WorkloadSettings()
         found = find_in_history(evidence, settings, _strict(terms.claims))
         if evidence.has_replicas:
             found += find_in_replicas(evidence)
@@ -193,7 +193,7 @@ def _strict(claims: Sequence[Claim]) -> frozenset[AnomalyKind]:
 
 
 def _problems(evidence: Evidence, terms: Terms, counts: Mapping[str, Any]) -> list[str]:
-    """Why the run cannot tell everything, before any claim is looked at."""
+    """Return why the run cannot tell everything, before any claim is looked at."""
     found = list(terms.problems)
     for row in undecided(evidence):
         where = row["topic"] if row["part"] < 0 else f"{row['topic']}-{row['part']}"
@@ -277,7 +277,7 @@ def _loss_findings(
 def _claim_finding(
     claim: Claim, found: Sequence[AnomalySummary], counts: Mapping[str, Any], has_replicas: bool
 ) -> Finding | None:
-    """What became of a claim beyond the guarantees; None for one that is judged with them."""
+    """Return what became of a claim beyond the guarantees; None for one that is judged with them."""
     if claim.type == NO_DIVERGENCE and not has_replicas:
         return Finding(f"{claim.name}: {REPLICAS.name}", None, NO_LOGS)
     if claim.type == NO_DUPLICATES:

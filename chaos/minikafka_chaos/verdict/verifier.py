@@ -46,7 +46,7 @@ class AnomalySummary:
 def find(
     evidence: Evidence, checks: Iterable[Check], settings: WorkloadSettings, strict: frozenset[AnomalyKind]
 ) -> list[AnomalySummary]:
-    """What each check finds; kinds without any are left out. `strict` kinds are errors also where they would be notes."""
+    """Return what each check finds; kinds without any are left out. `strict` kinds are errors also where they would be notes."""
     found = []
     for check in checks:
         query = check.query.replace("$idempotence", str(settings.idempotence).lower())

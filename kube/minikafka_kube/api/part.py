@@ -31,7 +31,7 @@ def rule(expression: str, message: str, field: str = "") -> dict[str, str]:
 
 
 def rules(*given: dict[str, str]) -> dict[str, Any]:
-    """For ``json_schema_extra``: the CEL rules of a field or a part."""
+    """Make for ``json_schema_extra`` the CEL rules of a field or a part."""
     return {"x-kubernetes-validations": list(given)}
 
 

@@ -62,28 +62,28 @@ def _convert(schema: dict[str, Any], definitions: dict[str, Any], path: str) -> 
 
 
 def _is_nothing_when_empty(made: dict[str, Any]) -> bool:
-    """Whether an empty object says the same as none: nothing in it is filled in, or has to be there."""
+    """Return whether an empty object says the same as none: nothing in it is filled in, or has to be there."""
     filled = any("default" in part for part in made.get("properties", {}).values())
     return made.get("type") == "object" and not made.get("required") and not filled
 
 
 def _united(schema: dict[str, Any], definitions: dict[str, Any], path: str) -> dict[str, Any]:
     """One object for a union. Its fields have no defaults: the API server would fill them in for members without them."""
-    told_by = schema["discriminator"]["propertyName"]
+    discriminator = schema["discriminator"]["propertyName"]
     members = [_resolved(one, definitions, path) for one in schema["oneOf"]]
-    kinds = [_values(_resolved(member["properties"][told_by], definitions, path)) for member in members]
+    kinds = [_values(_resolved(member["properties"][discriminator], definitions, path)) for member in members]
     every = [kind for found in kinds for kind in found]
     first = {
         "type": "string",
         "enum": every,
-        "description": "; ".join(_told(m, k) for m, k in zip(members, kinds, strict=True)),
+        "description": "; ".join(_described(m, k) for m, k in zip(members, kinds, strict=True)),
     }
-    properties: dict[str, Any] = {told_by: first}
+    properties: dict[str, Any] = {discriminator: first}
     having: dict[str, list[str]] = {}
     needing: dict[str, list[str]] = {}
     for member, found in zip(members, kinds, strict=True):
         for name, part in member["properties"].items():
-            if name == told_by:
+            if name == discriminator:
                 continue
             field = {key: value for key, value in _resolved(part, definitions, path).items() if key != "default"}
             properties.setdefault(name, field)
@@ -92,24 +92,25 @@ def _united(schema: dict[str, Any], definitions: dict[str, Any], path: str) -> d
                 needing.setdefault(name, []).extend(found)
     made = [
         rule(
-            f"self.{told_by} in {_listed(needing[name])} ? has(self.{name}) : true", _needed(path, name, needing[name])
+            f"self.{discriminator} in {_listed(needing[name])} ? has(self.{name}) : true",
+            _needed(path, name, needing[name]),
         )
         for name in needing
     ]
     made += [
-        rule(f"!has(self.{name}) || self.{told_by} in {_listed(having[name])}", _only(path, name, having[name]))
+        rule(f"!has(self.{name}) || self.{discriminator} in {_listed(having[name])}", _only(path, name, having[name]))
         for name in having
         if set(having[name]) != set(every)
     ]
     described = {key: schema[key] for key in ("description",) if key in schema}
-    return {"type": "object", "properties": properties, "required": [told_by], **described, **rules(*made)}
+    return {"type": "object", "properties": properties, "required": [discriminator], **described, **rules(*made)}
 
 
 def _values(schema: dict[str, Any]) -> list[str]:
     return [schema["const"]] if "const" in schema else list(schema["enum"])
 
 
-def _told(member: dict[str, Any], kinds: list[str]) -> str:
+def _described(member: dict[str, Any], kinds: list[str]) -> str:
     return f"{', '.join(kinds)}: {' '.join(str(member.get('description') or '').split())}".rstrip(":. ")
 
 

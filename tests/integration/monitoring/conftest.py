@@ -91,7 +91,7 @@ def operator_at_work() -> OperatorTelemetry:
     told.last_success.labels(NAMESPACE, CLUSTER).set_to_current_time()
     told.requests.labels("GET", "200").inc(9)
     told.writes.labels("patch", "Pod").inc()
-    told.tell_conditions(NAMESPACE, CLUSTER, {"Ready": "True"})
+    told.export_conditions(NAMESPACE, CLUSTER, {"Ready": "True"})
     return told
 
 
@@ -100,7 +100,7 @@ def experiment_at_work() -> ControllerTelemetry:
     told = ControllerTelemetry()
     told.lead(True)
     fault = {"verb": "kill", "target": f"{CLUSTER}-broker-1", "broker": 1, "state": "Active", "id": "1"}
-    told.tell_experiment(
+    told.export_experiment(
         {
             "metadata": {"namespace": NAMESPACE, "name": "leader-killed"},
             "status": {"phase": "Running", "faultsMade": 1, "lost": 0, "faults": [fault]},

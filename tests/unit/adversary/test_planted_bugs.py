@@ -40,6 +40,7 @@ def test_what_the_simulator_does_not_see_has_its_reason() -> None:
     assert {n for n in found if results.is_of_the_audit(n) and not found[n].get(SIMULATION, "not tried")} == set(UNSEEN)
 
 
+@pytest.mark.slow
 def test_no_two_are_the_same() -> None:
     assert len({(bug.file, planted(bug, (ROOT / bug.path).read_text())) for bug in BUGS.values()}) == len(BUGS)
 

@@ -115,7 +115,7 @@ def test_judges_that_differ_are_told_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(analyze_module, "analyze", lambda *_: analyze_module.ReportPaths(tmp_path, tmp_path, tmp_path))
-    monkeypatch.setattr(analyze_module, "told", lambda paths: said("Failed", "Inconclusive", differ=True))
+    monkeypatch.setattr(analyze_module, "reported_runs", lambda paths: said("Failed", "Inconclusive", differ=True))
     assert run(tmp_path / "a", tmp_path / "a", tmp_path / "b") == 3
     assert capsys.readouterr().out.splitlines()[:2] == ["run-1: The two judges differ.", "run-0: Failed"]
 
@@ -128,7 +128,7 @@ def test_several_runs_are_compared_beside_the_first(tmp_path: Path, monkeypatch:
         return analyze_module.ReportPaths(out / "report.html", out / "report.json", out / "parquet")
 
     monkeypatch.setattr(analyze_module, "analyze", fake)
-    monkeypatch.setattr(analyze_module, "told", lambda paths: said("Passed", "Passed"))
+    monkeypatch.setattr(analyze_module, "reported_runs", lambda paths: said("Passed", "Passed"))
     assert run(tmp_path / "a", tmp_path / "b") == 0
     assert run(tmp_path / "a") == 0
     assert asked == [tmp_path / "comparison", tmp_path / "a"]

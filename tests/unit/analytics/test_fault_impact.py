@@ -49,7 +49,7 @@ def test_blame_is_the_latest_fault_that_had_begun_and_was_not_healed_for_long(se
         {"id": n, "time": chance.uniform(-10, 260), "concerned": chance.sample((1, 2, 3, -1), chance.randint(0, 2))}
         for n in range(40)
     ]
-    told = fault_impact.Blame(faults).told(rows)
+    told = fault_impact.Blame(faults).attribute(rows)
     assert [(row["fault"], row["after_fault"]) for row in told] == [
         by_definition(faults, row["concerned"], row["time"]) for row in rows
     ]
@@ -113,15 +113,17 @@ def test_an_election_long_after_the_fault_was_healed_is_not_because_of_it(
     assert (row["led"], row["re_elected"], row["gap"], row["full_isr"]) == (True, re_elected, None, None)
 
 
-def told(number: int, name: str, noticed: float | None, full_isr: float | None, never_full: int = 0) -> Record:
+def reported_fault(
+    number: int, name: str, noticed: float | None, full_isr: float | None, never_full: int = 0
+) -> Record:
     worst = {"re_elected": None, "re_acknowledged": None, "full_isr": full_isr}
     worst |= {"never_acknowledged": 0, "never_full": never_full}
     return {"number": number, "name": name, "ended": None if never_full else 2.0, "noticed": noticed, "worst": worst}
 
 
 def test_kinds_of_faults_are_summed_up_over_those_that_have_the_time() -> None:
-    kills = [told(n, "kill -9", None if n == 3 else n / 10, n / 1.0) for n in range(1, 22)]
-    kind, other = fault_impact.by_kind([told(90, "pause", None, None, never_full=1), *kills])
+    kills = [reported_fault(n, "kill -9", None if n == 3 else n / 10, n / 1.0) for n in range(1, 22)]
+    kind, other = fault_impact.by_kind([reported_fault(90, "pause", None, None, never_full=1), *kills])
     assert (kind["name"], kind["faults"], kind["not_healed"]) == ("kill -9", 21, 0)
     assert kind["noticed"] == {"of": 20, "p50": 1.1, "p95": 2.0, "max": 2.1}
     assert kind["full_isr"] == {"of": 21, "p50": 11.0, "p95": 20.0, "max": 21.0}
@@ -147,7 +149,7 @@ def test_a_thousand_faults_and_twenty_thousand_events_do_not_multiply() -> None:
     blame = fault_impact.Blame(faults)
     Counted.compared = 0
     rows = [{"time": Counted(n / 20), "concerned": [n % 3]} for n in range(20_000)]
-    assert len(blame.told(rows)) == 20_000
+    assert len(blame.attribute(rows)) == 20_000
     assert (
         20_000 < Counted.compared < 20_000 * 40
     )  # two look-ups of ten comparisons each; all with all would be 20 million

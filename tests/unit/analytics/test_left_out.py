@@ -32,7 +32,7 @@ def test_the_first_rows_are_told_and_all_are_counted(
     whole = analysed.run(LOSSY)
     assert whole["left_out"] == {}
     assert all(fault["told"] for fault in whole["faults"])
-    monkeypatch.setattr(queries, "MOST_TOLD", 1)
+    monkeypatch.setattr(queries, "ROWS_MAX", 1)
     write_run(tmp_path / "run", **VARIANTS[LOSSY])
     paths = analyze([tmp_path / "run"], tmp_path / "out")
     (run,) = json.loads(paths.json.read_text(encoding="utf-8"))["runs"]

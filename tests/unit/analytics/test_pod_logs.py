@@ -82,7 +82,7 @@ class TestLines:
         found = pod_logs.read([logs.folder])
         assert seconds(found) == [0, 1, 2, 10, 11, 12, 20, 21, 22]
         assert {each.broker for each in found.events.values()} == {0, 1, 2}
-        assert (found.logs, counts(found), found.told()) == (9, {}, "")
+        assert (found.logs, counts(found), found.summary()) == (9, {}, "")
 
     def test_parts_are_joined_across_other_streams_and_rotation(self, logs: Logs) -> None:
         whole = event(1, reason="x" * 40)
@@ -124,7 +124,7 @@ class TestLines:
         logs.write(0, "0.log", event(900))
         found = pod_logs.read([logs.folder])
         assert 900 in seconds(found) and 1 < len(found.events) < 501
-        assert "Not read to the end: lab_shop-broker-0_5d7c0a1e-1/broker/0.log.20260101-000000.gz" in found.told()
+        assert "Not read to the end: lab_shop-broker-0_5d7c0a1e-1/broker/0.log.20260101-000000.gz" in found.summary()
 
     @pytest.mark.parametrize(
         ("line", "counted"),
@@ -148,7 +148,7 @@ class TestLines:
         found = pod_logs.read([logs.folder])
         assert seconds(found) == [1, 2]
         assert counts(found) == {counted: 1}
-        assert "1 " in found.told()
+        assert "1 " in found.summary()
 
     @pytest.mark.parametrize(
         ("time", "broker"), [("1" + "0" * 400, "0"), ("NaN", "0"), ("1e300", "0"), ("1", "1" + "0" * 300), ("1", "-1")]

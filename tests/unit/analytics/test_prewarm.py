@@ -31,7 +31,7 @@ DOES = ANSWERS + (
 )
 
 
-def told(log: Path) -> list[list[str]]:
+def logged(log: Path) -> list[list[str]]:
     """Process id, other arguments and the scratch folder of each process that was started."""
     return [line.split() for line in log.read_text().splitlines()] if log.exists() else []
 
@@ -44,7 +44,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     path = tmp_path / "log"
     yield path
-    assert [process for process, *_ in told(path) if not has_ended(process)] == []
+    assert [process for process, *_ in logged(path) if not has_ended(process)] == []
     assert list(scratch.iterdir()) == []
 
 
@@ -57,14 +57,14 @@ def test_the_process_that_was_begun_answers(log: Path, tmp_path: Path) -> None:
         analysis.begin(30 * KIB)
         found = analysis.analyze(tmp_path / "run", tmp_path / "out")
         assert found == Analysed(tmp_path / "run", tmp_path / "out", None)
-    ((_, size, scratch),) = told(log)
+    ((_, size, scratch),) = logged(log)
     assert size == str(30 * KIB) and scratch.startswith("minikafka-prewarm-")
 
 
 def test_without_a_beginning_one_is_started_for_its_analysis(log: Path, tmp_path: Path) -> None:
     with PrewarmedAnalysis(command(DOES, log)) as analysis:
         analysis.analyze(tmp_path, tmp_path)
-    assert [len(line) for line in told(log)] == [2], "without a size"
+    assert [len(line) for line in logged(log)] == [2], "without a size"
 
 
 def test_what_nobody_asks_is_ended_at_once_with_all_that_it_started(log: Path, tmp_path: Path) -> None:
@@ -78,8 +78,8 @@ def test_what_nobody_asks_is_ended_at_once_with_all_that_it_started(log: Path, t
     with PrewarmedAnalysis(command(code, log)) as analysis:
         analysis.begin(KIB)
         until_now(begun.exists, seconds=DEADLINE_S)
-    assert len(told(log)) == 2
-    until_ended(told(log)[1][0])
+    assert len(logged(log)) == 2
+    until_ended(logged(log)[1][0])
 
 
 def test_one_that_was_killed_while_it_warmed_up_is_followed_by_another(log: Path, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_one_that_was_killed_while_it_warmed_up_is_followed_by_another(log: Path
     with PrewarmedAnalysis(command(code, log)) as analysis:
         analysis.begin(KIB)
         assert analysis.analyze(tmp_path, tmp_path).differ is None
-    assert [len(line) for line in told(log)] == [3, 2]
+    assert [len(line) for line in logged(log)] == [3, 2]
 
 
 def test_why_there_is_no_report_is_one_line(log: Path, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_what_cannot_be_started_is_told_by_the_analysis(log: Path, tmp_path: Pat
         analysis.begin(KIB)  # raises nothing: whoever judges meanwhile has no use for Spark
         with pytest.raises(AnalysisFailed, match=r"could not be started: .*No such file"):
             analysis.analyze(tmp_path, tmp_path)
-    assert told(log) == []
+    assert logged(log) == []
 
 
 def test_a_folder_for_temporary_files_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from minikafka_analytics.report import document
 from minikafka_analytics.report.columns import MomentColumn, many, maybe, moment, since
 from minikafka_analytics.report.figures import FIGURES, figures
 from minikafka_analytics.report.run import SECTIONS
-from minikafka_analytics.report.schema import BLINDNESS, MOST_RECORDS, RUN, STALL, schema
+from minikafka_analytics.report.schema import MOST_RECORDS, RUN, SCRAPE_COVERAGE, STALL, schema
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_moments_become_seconds_since_the_run_began_however_deep_they_are() -> N
     stall = {"began": 103.0, "ended": None, "seconds": 5.0, "topic": "t"}
     assert since(many(STALL), [stall], 100.0) == [stall | {"began": 3.0}]
     events = {"events": [{"slowest": 1.5, "examples": [{"time": 101.0, "until": 104.0, "topic": None}]}], "skew": 0.1}
-    found = since(BLINDNESS, events, 100.0)
+    found = since(SCRAPE_COVERAGE, events, 100.0)
     assert found["events"][0]["examples"] == [{"time": 1.0, "until": 4.0, "topic": None}]
     assert (found["events"][0]["slowest"], found["skew"]) == (1.5, 0.1), "durations stay"
     assert since(maybe(moment()), None, 100.0) is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from minikafka_analytics.behaviour.observed import unseen
-from minikafka_analytics.behaviour.scrape_gaps import FENCED_BROKER, ISR_SHRINK, LEADER_CHANGE, blindness
+from minikafka_analytics.behaviour.scrape_gaps import FENCED_BROKER, ISR_SHRINK, LEADER_CHANGE, scrape_coverage
 
 CLOCK = {"began": 0.0, "ended": 100.0, "silence": 3.0, "scraped_until": 100.0}
 LANE = {"topic": "t", "partition": 0}
@@ -48,7 +48,7 @@ def scraped(scrapes: int = 100, failed: tuple[float, ...] = (), answered: float 
 
 def blind(until: float = 100.0, of_brokers: dict[int, Any] | None = None, **found: Any) -> dict[str, Any]:
     nothing: dict[str, Any] = {name: [] for name in ("terms", "isr", "events", "sightings", "silences")}
-    return blindness({"clocks": [CLOCK], **nothing, **found}, of_brokers or {}, until)
+    return scrape_coverage({"clocks": [CLOCK], **nothing, **found}, of_brokers or {}, until)
 
 
 def row(found: dict[str, Any], what: str) -> dict[str, Any]:

@@ -510,7 +510,7 @@ class TestMissingReports:
             return analyze.ReportPaths(out, out, out)
 
         monkeypatch.setattr(analyze, "analyze", report)
-        monkeypatch.setattr(analyze, "told", lambda _paths: [analyze.ReportedRun("b", "Passed", "", True)])
+        monkeypatch.setattr(analyze, "reported_runs", lambda _paths: [analyze.ReportedRun("b", "Passed", "", True)])
         assert self.command(tmp_path, "--missing") == 2
         assert made == ["a", "b"]
 

@@ -20,6 +20,7 @@ def history(path: Path, run: Run) -> str:
     return str(run.write(path) / "history.jsonl")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("run", "code", "verdict"),
     [

@@ -17,6 +17,7 @@ from tests.unit.verdict_cases.builder import Run
 DIFFER = "The two judges differ: the verifier says Passed, the analysis Failed."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("differ", "code"), [(None, 0), (DIFFER, 3)])
 def test_judges_that_differ_are_told_first_and_end_with_3(
     differ: str | None, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -50,7 +50,7 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ConsumerG
         made.stop()
 
 
-def told(tmp_path: Path) -> list[tuple[object, ...]]:
+def lines_of(tmp_path: Path) -> list[tuple[object, ...]]:
     return [(op.process, op.op, op.type, op.offset, op.value) for op in read_history(tmp_path / "history.jsonl")]
 
 
@@ -67,7 +67,9 @@ def test_what_a_member_tells_is_the_history(group: ConsumerGroup, tmp_path: Path
         ("commit", "info", 9, None),
     ]
     joined = ("join", "ok", None, "g")
-    assert told(tmp_path) == [(3001, *line) for line in (joined, *life)] + [(3002, *line) for line in (joined, *life)]
+    assert lines_of(tmp_path) == [(3001, *line) for line in (joined, *life)] + [
+        (3002, *line) for line in (joined, *life)
+    ]
     assert group.failure is None, "who was asked to end may end, and half a line is no line"
 
 

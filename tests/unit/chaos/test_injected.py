@@ -17,7 +17,7 @@ from minikafka_chaos.scenario.faults import Fault, Parameters
 def test_faults_of_one_disk_add_up_and_end_one_by_one(tmp_path: Path) -> None:
     files = FaultFiles(lambda broker: tmp_path / str(broker))
 
-    def told(broker: int) -> InjectedFaults:
+    def faults_of(broker: int) -> InjectedFaults:
         return FaultFile(str(tmp_path / str(broker))).now
 
     files.add(Fault("slow", Verb.SLOW_FSYNC, Parameters(millis=100)), (0, 1))
@@ -25,13 +25,13 @@ def test_faults_of_one_disk_add_up_and_end_one_by_one(tmp_path: Path) -> None:
     files.add(Fault("back", Verb.CLOCK_STEP, Parameters(millis=-5)), (1,))
     files.add(Fault("full", Verb.DISK_FULL), (0,))
     files.add(Fault("broken", Verb.FAILING_FSYNC), (0,))
-    assert told(0) == InjectedFaults(100, errno.EIO, errno.ENOSPC, 0)
-    assert told(1) == InjectedFaults(150, 0, 0, -5)
+    assert faults_of(0) == InjectedFaults(100, errno.EIO, errno.ENOSPC, 0)
+    assert faults_of(1) == InjectedFaults(150, 0, 0, -5)
     assert files.remove("slow") == [0, 1]
     assert files.remove("slow") == []
-    assert told(1) == InjectedFaults(50, 0, 0, -5)
+    assert faults_of(1) == InjectedFaults(50, 0, 0, -5)
     assert files.clear() == [1, 0]
-    assert told(0) == told(1) == InjectedFaults()
+    assert faults_of(0) == faults_of(1) == InjectedFaults()
 
 
 def test_outages_that_overlap_are_one_until_the_last_ends(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def plan(db: duckdb.DuckDBPyConnection, statement: str) -> str:
     return str(db.execute(f"EXPLAIN {statement}").fetchall()[0][1])
 
 
+@pytest.mark.slow
 def test_no_query_multiplies_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(tmp_path, SENDS)
     run, looked_at, bad = Evidence.run, [], []

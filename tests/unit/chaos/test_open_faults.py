@@ -207,7 +207,7 @@ def test_the_clock_of_a_machine_calls_from_a_thread_of_its_own() -> None:
 def test_recover_undoes_what_a_step_did(tmp_path: Path) -> None:
     full = fault("full", "DiskFull", type="Brokers", brokers=[1])
     stage = Stage(tmp_path, [full, {"name": "room", "fault": {"verb": "Recover", "step": "full"}}])
-    assert stage.tell() is None
+    assert stage.run() is None
     assert stage.ground.asked == ["DiskFull 1", "undo DiskFull", "wait_ready 1"]
     kinds = [(line["kind"], line.get("fault"), line.get("phase")) for line in read_journal(stage.path)]
     assert kinds == [
@@ -226,7 +226,7 @@ def test_recover_of_what_has_ended_does_nothing(tmp_path: Path) -> None:
         {"name": "sure", "fault": {"verb": "Recover", "step": "stall"}},
     ]
     stage = Stage(tmp_path, steps, rounds=2)
-    assert stage.tell() is None
+    assert stage.run() is None
     assert stage.ground.asked == ["pause 1", "resume 1"] * 2
 
 

@@ -36,7 +36,7 @@ def caused(error: BaseException, by: BaseException) -> BaseException:
     ],
 )
 def test_of_the_place(error: BaseException, says: str) -> None:
-    assert PLACE.trouble(error) == f"the run cannot be kept on shelf 3: {says}"
+    assert PLACE.problem(error) == f"the run cannot be kept on shelf 3: {says}"
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_of_the_place(error: BaseException, says: str) -> None:
     ],
 )
 def test_of_something_else(error: BaseException) -> None:
-    assert PLACE.trouble(error) is None
+    assert PLACE.problem(error) is None
 
 
 def test_a_load_that_could_not_write(tmp_path: Path) -> None:
@@ -70,11 +70,11 @@ def test_brokers_whose_files_found_no_room(tmp_path: Path, monkeypatch: pytest.M
     said: list[str] = []
     note = Journal.note
 
-    def told(journal: Journal, text: str, **fields: object) -> None:
+    def noted(journal: Journal, text: str, **fields: object) -> None:
         said.append(text)
         note(journal, text, **fields)
 
-    monkeypatch.setattr(Journal, "note", told)
+    monkeypatch.setattr(Journal, "note", noted)
     run_scenario(parse(), ground, tmp_path)
     assert any(
         line.startswith(f"teardown: the run cannot be kept on the file system of {tmp_path}: No space") for line in said

@@ -87,8 +87,8 @@ class Stage:
     def until(self, holds: Callable[[], bool], deadline_s: float) -> bool:
         return holds()
 
-    def tell(self) -> str | None:
-        return self.story.tell()
+    def run(self) -> str | None:
+        return self.story.run()
 
     def acked(self, number: int, topic_partition: TopicPartition = TP) -> None:
         self.tally.outcomes[OK][1, topic_partition] += number
@@ -109,7 +109,7 @@ def waiting(name: str, *conditions: dict[str, Any]) -> dict[str, Any]:
 def test_steps_are_done_in_order(tmp_path: Path) -> None:
     steps = [fault("a", type="Brokers", brokers=[1]), fault("b", "Start", type="SameAs", step="a")]
     stage = Stage(tmp_path, steps)
-    assert stage.tell() is None
+    assert stage.run() is None
     assert stage.ground.asked == ["kill 1", "start 1", "wait_ready 1"]
     assert [step for step, _ in stage.story.fault_times] == ["a", "b"]
 
@@ -118,7 +118,7 @@ def test_a_fault_is_in_the_journal_before_it_is_done(tmp_path: Path) -> None:
     stage = Stage(tmp_path, [fault("a", type="Brokers", brokers=[1])])
     seen: list[tuple[str, str, str]] = []
     stage.ground._asked = lambda what: seen.extend(stage.actions)  # type: ignore[method-assign]
-    stage.tell()
+    stage.run()
     assert seen == [("begin", "Kill", "broker-1")]
     assert stage.actions == [("begin", "Kill", "broker-1"), ("end", "Kill", "broker-1")]
 
@@ -127,7 +127,7 @@ def test_a_fault_that_cannot_be_done_is_trouble_and_told_so(tmp_path: Path) -> N
     stage = Stage(tmp_path, [fault("a", type="Brokers", brokers=[1])])
     stage.ground._fail_at = "kill"
     with pytest.raises(ToolTrouble):
-        stage.tell()
+        stage.run()
     end = read_journal(stage.path)[-1]
     assert (end["phase"], end["ok"], end["detail"]) == ("end", False, "ToolTrouble: the ground is wet")
 
@@ -153,7 +153,7 @@ def test_every_verb_reaches_the_ground(tmp_path: Path, verb: str, asked: list[st
     stage = Stage(tmp_path, [fault("a", verb, type="Brokers", brokers=[1, 2])])
     if verb == "Recover":
         stage.ground.conditions.update({1: BrokerCondition.PAUSED, 2: BrokerCondition.DEAD})
-    stage.tell()
+    stage.run()
     assert stage.ground.asked == asked
 
 
@@ -169,7 +169,7 @@ def test_every_verb_reaches_the_ground(tmp_path: Path, verb: str, asked: list[st
 )
 def test_targets_are_chosen_by_role(tmp_path: Path, target: dict[str, Any], brokers: tuple[int, ...]) -> None:
     stage = Stage(tmp_path, [fault("a", **target)])
-    stage.tell()
+    stage.run()
     choice = stage.world.marks["a"].choice
     assert choice is not None
     assert choice.brokers == brokers
@@ -180,7 +180,7 @@ def test_another_broker_is_another_one_and_the_seed_decides(tmp_path: Path) -> N
     chosen = []
     for number in range(2):
         stage = Stage(tmp_path / str(number), steps)
-        stage.tell()
+        stage.run()
         chosen.append(stage.ground.asked[1])
     assert chosen[0] == chosen[1]
     assert chosen[0] in ("kill 2", "kill 3")
@@ -189,14 +189,14 @@ def test_another_broker_is_another_one_and_the_seed_decides(tmp_path: Path) -> N
 def test_any_never_is_a_broker_that_is_down(tmp_path: Path) -> None:
     stage = Stage(tmp_path, [fault("a", type="Any")])
     stage.ground.conditions.update({1: BrokerCondition.DEAD, 2: BrokerCondition.PAUSED})
-    stage.tell()
+    stage.run()
     assert stage.ground.asked == ["kill 3"]
 
 
 def test_without_a_leader_the_story_ends_without_blame(tmp_path: Path) -> None:
     stage = Stage(tmp_path, [fault("a", type="Leader", topic="t"), fault("b", type="Any")])
     stage.view.state = None
-    problem = stage.tell()
+    problem = stage.run()
     assert problem is not None
     assert "no broker is Leader of t" in problem
     assert stage.ground.asked == []
@@ -205,7 +205,7 @@ def test_without_a_leader_the_story_ends_without_blame(tmp_path: Path) -> None:
 def test_a_state_that_is_not_reached_ends_the_story_and_is_told(tmp_path: Path) -> None:
     stage = Stage(tmp_path, [waiting("a", {"type": "Acked", "atLeast": 5}), fault("b", type="Any")])
     stage.acked(4)
-    assert stage.tell() == "step a: not reached in 30 s (Acked 4 acknowledged)"
+    assert stage.run() == "step a: not reached in 30 s (Acked 4 acknowledged)"
     assert stage.ground.asked == []
     check = next(line for line in read_journal(stage.path) if line["kind"] == "check")
     assert (check["ok"], check["seen"]) == (False, "Acked 4 acknowledged")
@@ -215,7 +215,7 @@ def test_acknowledgements_count_since_a_step(tmp_path: Path) -> None:
     acked = {"type": "Acked", "topic": "t", "partition": 0, "since": "kill", "atLeast": 5}
     stage = Stage(tmp_path, [fault("kill", type="Any"), waiting("go-on", acked)])
     stage.acked(100)
-    assert stage.tell() == "step go-on: not reached in 30 s (Acked 0 acknowledged)"
+    assert stage.run() == "step go-on: not reached in 30 s (Acked 0 acknowledged)"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_acknowledgements_count_since_a_step(tmp_path: Path) -> None:
     ],
 )
 def test_conditions(tmp_path: Path, condition: dict[str, Any], holds: bool) -> None:
-    assert (Stage(tmp_path, [waiting("a", condition)]).tell() is None) is holds
+    assert (Stage(tmp_path, [waiting("a", condition)]).run() is None) is holds
 
 
 @pytest.mark.parametrize(
@@ -252,36 +252,36 @@ def test_offsets_are_told_by_the_replicas_own_broker(tmp_path: Path, bounds: dic
     stage.ground.statuses[1] = ReplicaStatus(
         role=FOLLOWER, leader_epoch=0, log_end_offset=9, high_watermark=7, flushed_offset=5
     )
-    assert (stage.tell() is None) is holds
+    assert (stage.run() is None) is holds
 
 
 def test_nobody_answering_is_no_state(tmp_path: Path) -> None:
     for condition in ({"type": "FullIsr", "topic": "t"}, {"type": "NoLeader", "topic": "t"}):
         stage = Stage(tmp_path, [waiting("a", condition)])
         stage.view.state = None
-        assert "nobody answers" in (stage.tell() or "")
+        assert "nobody answers" in (stage.run() or "")
 
 
 def test_a_send_that_is_not_acknowledged_ends_the_story_unless_it_may(tmp_path: Path) -> None:
     send = {"topic": "t", "values": ["m0", "m1"]}
     strict = Stage(tmp_path / "1", [{"name": "a", "send": send}])
     strict.script.outcome = INFO
-    assert "not acknowledged" in (strict.tell() or "")
+    assert "not acknowledged" in (strict.run() or "")
     lenient = Stage(tmp_path / "2", [{"name": "a", "send": send | {"expect": "Any"}}])
     lenient.script.outcome = INFO
-    assert lenient.tell() is None
+    assert lenient.run() is None
 
 
 def test_a_cut_of_all_is_each_from_each(tmp_path: Path) -> None:
     stage = Stage(tmp_path, [fault("a", "Cut", type="All")])
-    stage.tell()
+    stage.run()
     assert stage.ground.asked == ["Cut 1-2 1-3 2-1 2-3 3-1 3-2"]
 
 
 def test_clients_are_a_peer(tmp_path: Path) -> None:
     cut = {"verb": "Cut", "target": {"type": "Brokers", "brokers": [1]}, "peer": {"type": "Clients"}}
     stage = Stage(tmp_path, [{"name": "a", "fault": cut}])
-    stage.tell()
+    stage.run()
     assert stage.ground.asked == ["Cut 1--1"]
 
 
@@ -291,12 +291,12 @@ def test_an_isr_without_whom_a_step_chose(tmp_path: Path) -> None:
         stage = Stage(
             tmp_path / str(broker), [fault("a", "Pause", type="Brokers", brokers=[broker]), waiting("b", gone)]
         )
-        assert (stage.tell() is None) is holds
+        assert (stage.run() is None) is holds
 
 
 def test_rounds_repeat_the_steps_with_values_of_their_own(tmp_path: Path) -> None:
     stage = Stage(tmp_path, [{"name": "a", "send": {"topic": "t", "values": ["m"]}}], rounds=3)
-    assert stage.tell() is None
+    assert stage.run() is None
     assert stage.script.sent == ["m", "m-r2", "m-r3"]
 
 
@@ -306,5 +306,5 @@ def test_one_of_several_verbs_is_the_seeds_choice(tmp_path: Path) -> None:
         fault("b", "Recover", type="SameAs", step="a"),
     ]
     stage = Stage(tmp_path, steps, rounds=20)
-    assert stage.tell() is None
+    assert stage.run() is None
     assert {what.split()[0] for what in stage.ground.asked} == {"kill", "pause", "start", "resume", "wait_ready"}

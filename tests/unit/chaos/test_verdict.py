@@ -77,8 +77,8 @@ def test_a_verdict_shows_the_first_few_anomalies_of_a_kind(tmp_path: Path) -> No
 
 
 def test_trouble_is_never_failed() -> None:
-    assert Verdict.trouble(Outcome.ERROR, "no broker started").outcome.exit_code == 3
-    assert Verdict.trouble(Outcome.ABORTED, "interrupted").outcome.exit_code == 3
+    assert Verdict.without_judgement(Outcome.ERROR, "no broker started").outcome.exit_code == 3
+    assert Verdict.without_judgement(Outcome.ABORTED, "interrupted").outcome.exit_code == 3
 
 
 def test_every_kind_is_declared_and_judged_by_a_guarantee() -> None:

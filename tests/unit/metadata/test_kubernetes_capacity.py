@@ -53,6 +53,7 @@ def _worst(chance: random.Random, replicas: int, brokers: int) -> PartitionState
     return PartitionState(assigned, isr, chance.choice(isr), leader_epoch, partition_epoch, elr, elr[:1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("partitions", "replicas", "brokers", "name_length"),
     [
@@ -84,6 +85,7 @@ def acl(number: int) -> Acl:
     return Acl(pattern, Entry(f"User:{number:030}", "*", Operation.READ, Permission.ALLOW))
 
 
+@pytest.mark.slow
 class TestRefusal:
     TOPIC = TopicState("full", UUID(int=1), (PartitionState((1, 2, 3), (1, 2, 3), 1),) * 900, {})
 

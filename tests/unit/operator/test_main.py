@@ -35,6 +35,7 @@ def test_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parse(["--namespace", "b", "--namespace", "c"]).namespaces == ("a", "b", "c")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["planner", "crds", "status", "deletion", "rollout"])
 def test_the_planner_knows_neither_kopf_nor_the_network(module: str) -> None:
     code = f"""

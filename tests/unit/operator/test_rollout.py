@@ -536,6 +536,7 @@ EVENTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(EVENTS)
 def test_whatever_happens_no_partition_falls_below_its_minimum(events: list[str]) -> None:

@@ -11,7 +11,7 @@ def value(telemetry: OperatorTelemetry, name: str, **labels: str) -> float | Non
 
 def test_conditions_as_metrics() -> None:
     telemetry = OperatorTelemetry()
-    telemetry.tell_conditions("ns", "demo", {"Ready": "False"})
+    telemetry.export_conditions("ns", "demo", {"Ready": "False"})
     labels = {"namespace": "ns", "cluster": "demo", "type": "Ready"}
     assert value(telemetry, "minikafka_cluster_condition", **labels, status="False") == 1
     assert value(telemetry, "minikafka_cluster_condition", **labels, status="True") == 0
@@ -20,7 +20,7 @@ def test_conditions_as_metrics() -> None:
 
 def test_they_go_with_their_cluster() -> None:
     telemetry = OperatorTelemetry()
-    telemetry.tell_conditions("ns", "demo", {"Ready": "True"})
+    telemetry.export_conditions("ns", "demo", {"Ready": "True"})
     labels = {"namespace": "ns", "cluster": "demo", "type": "Ready", "status": "True"}
     assert value(telemetry, "minikafka_cluster_condition", **labels) == 1
     telemetry.forget("ns", "demo")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from minikafka_operator.actions import Finalizers, TellTopic
+from minikafka_operator.actions import Finalizers, SetTopicCondition
 from minikafka_operator.topics import without_cluster
 
 from .world import BEGIN, World
@@ -18,14 +18,14 @@ def topic(*conditions: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     return {"metadata": {**METADATA, **metadata}, "status": {"conditions": list(conditions)}}
 
 
-def told(*conditions: dict[str, Any]) -> dict[str, Any]:
+def condition_set(*conditions: dict[str, Any]) -> dict[str, Any]:
     (action,) = without_cluster([topic(*conditions)], "nobody", BEGIN)
-    assert isinstance(action, TellTopic) and action.name == "bank"
+    assert isinstance(action, SetTopicCondition) and action.name == "bank"
     return dict(action.condition)
 
 
 def test_it_gets_a_condition() -> None:
-    assert told() == {
+    assert condition_set() == {
         "type": "Ready",
         "status": "False",
         "reason": "ClusterNotFound",
@@ -36,16 +36,16 @@ def test_it_gets_a_condition() -> None:
 
 
 def test_once() -> None:
-    assert without_cluster([topic(told())], "nobody", BEGIN) == []
+    assert without_cluster([topic(condition_set())], "nobody", BEGIN) == []
     assert without_cluster([{"metadata": METADATA}], "nobody", BEGIN) != []
 
 
 def test_what_brokers_said_last_is_replaced() -> None:
     """The cluster is gone, and its topics have stayed."""
     before = {"type": "Ready", "status": "True", "reason": "InSync", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    assert told(before)["reason"] == "ClusterNotFound"
+    assert condition_set(before)["reason"] == "ClusterNotFound"
     offline = {**before, "status": "False", "reason": "PartitionsOffline"}
-    assert told(offline)["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+    assert condition_set(offline)["lastTransitionTime"] == "2026-01-01T00:00:00Z"
 
 
 def test_one_that_is_deleted_is_let_go() -> None:
@@ -61,7 +61,7 @@ def test_when_the_cluster_comes_it_waits_for_brokers() -> None:
     world = World()
     world.settle()
     world.topic("bank", ([0], [0]))
-    world.topics["bank"]["status"]["conditions"] = [told()]
+    world.topics["bank"]["status"]["conditions"] = [condition_set()]
     world.settle()
     (condition,) = world.topics["bank"]["status"]["conditions"]
     assert (condition["status"], condition["reason"]) == ("Unknown", "WaitingForBrokers")
@@ -70,7 +70,7 @@ def test_when_the_cluster_comes_it_waits_for_brokers() -> None:
 @pytest.mark.parametrize(
     "spec", [{"config": {"no.such.key": "1"}}, {"brokers": {"replicas": "three"}}, {"paused": True}]
 )
-@pytest.mark.parametrize("said", [[], [told()]])
+@pytest.mark.parametrize("said", [[], [condition_set()]])
 def test_a_cluster_without_brokers_is_not_a_cluster_that_is_not_there(
     spec: dict[str, Any], said: list[dict[str, Any]]
 ) -> None:
@@ -78,16 +78,16 @@ def test_a_cluster_without_brokers_is_not_a_cluster_that_is_not_there(
     world = World()
     world.cluster["spec"].update(spec)
     world.topics["bank"] = topic(*said, name="bank")
-    told_now = [action for action in world.step().actions if isinstance(action, TellTopic)]
+    told_now = [action for action in world.step().actions if isinstance(action, SetTopicCondition)]
     assert [action.condition["reason"] for action in told_now] == ["WaitingForBrokers"]
-    assert not [action for action in world.plan().actions if isinstance(action, TellTopic)], "told once"
+    assert not [action for action in world.plan().actions if isinstance(action, SetTopicCondition)], "told once"
 
 
 def test_one_that_is_new_is_left_to_brokers_that_are_ready() -> None:
     world = World()
     world.settle()
     world.topic("bank", ([0], [0]))
-    assert not [action for action in world.plan().actions if isinstance(action, TellTopic)]
+    assert not [action for action in world.plan().actions if isinstance(action, SetTopicCondition)]
 
 
 def test_what_brokers_say_is_left_alone() -> None:
@@ -95,4 +95,4 @@ def test_what_brokers_say_is_left_alone() -> None:
     world.settle()
     world.topic("bank", ([0], [0]))
     world.topics["bank"]["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "InvalidConfig"}]
-    assert not [action for action in world.plan().actions if isinstance(action, TellTopic)]
+    assert not [action for action in world.plan().actions if isinstance(action, SetTopicCondition)]

@@ -26,7 +26,7 @@ from minikafka_operator.actions import (
     Finalizers,
     Patch,
     ReplacePod,
-    TellTopic,
+    SetTopicCondition,
     WriteDisruptionLease,
 )
 from minikafka_operator.api.cluster import ClusterSpec
@@ -338,7 +338,7 @@ class World:
                     assert lease["metadata"]["resourceVersion"] == self.objects[key]["metadata"]["resourceVersion"]
                 self.objects[key] = copied(lease)
                 self.objects[key]["metadata"]["resourceVersion"] = str(next(self.versions))
-            case TellTopic(name, condition):
+            case SetTopicCondition(name, condition):
                 self.topics[name].setdefault("status", {})["conditions"] = [dict(condition)]
             case Delete(kind, name, uid, version, _):
                 if kind is TOPIC:

@@ -82,14 +82,14 @@ def _two_members() -> Run:
     return run.final(["v0", "v1"]).final(["w0", "w1"], partition=1)
 
 
-def _deleted_before_its_turn() -> Run:
+def _deleted_before_read() -> Run:
     """The log start passed what the group had not read."""
     run = _reads(_sent().join(), 0, 1).process(0, 1).commit(1).start_moved(3)
     run = _reads(run, 3, 4).process(3, 4).commit(4)
     return run.topic().alike(4, 3).final_many(3, 4)
 
 
-def _not_to_its_end() -> Run:
+def _not_to_the_end() -> Run:
     """What it has not come to is no anomaly; that the run did not wait for it is a problem."""
     return _reads(_sent().join(), 0, 2).process(0, 2).commit(2).final_many(0, 4).problem("group g was not at the end")
 
@@ -122,8 +122,8 @@ CASES = (
     Case("group-that-went-back-once", _rewound_once, "Failed", {"rewound": 1, "reprocessed": 4}),
     Case("two-groups", _two_groups, "Failed", {"unprocessed": 2}),
     Case("two-members-of-a-group", _two_members, "Passed"),
-    Case("group-whose-records-were-deleted", _deleted_before_its_turn, "Passed"),
-    Case("group-not-at-its-end", _not_to_its_end, "Inconclusive"),
+    Case("group-whose-records-were-deleted", _deleted_before_read, "Passed"),
+    Case("group-not-at-its-end", _not_to_the_end, "Inconclusive"),
     Case("group-without-a-final-reader", _no_final_reader, "Inconclusive"),
     Case("work-without-a-group", _worked_without_membership, "Passed"),
     Case("group-before-the-claim", _before_the_claim, "Passed"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tests.adversary import results
-from tests.unit.verdict_cases import excused, forged, groups, honest, lost, replicas, told, torn
+from tests.unit.verdict_cases import excused, forged, groups, honest, lost, replicas, reported, torn
 from tests.unit.verdict_cases.builder import Case
 
 CASES: tuple[Case, ...] = (
     *honest.CASES,
     *lost.CASES,
-    *told.CASES,
+    *reported.CASES,
     *groups.CASES,
     *replicas.CASES,
     *excused.CASES,

@@ -11,7 +11,7 @@ from tests.unit.chaos.controller.world import NAMES, World
 WRONG = ["false", "", "yes", "now", "1", " true", "x; annotation y"]
 
 
-def told(world: World) -> list[str]:
+def unread_notes(world: World) -> list[str]:
     return [note for reason, note in world.server.events if reason == "AnnotationUnread"]
 
 
@@ -26,7 +26,7 @@ class TestAbort:
         make_fault(world)
         world.annotate(ABORT_ANNOTATION, value)
         await world.settle()
-        assert world.phase == "Aborted" and not world.on and not told(world)
+        assert world.phase == "Aborted" and not world.on and not unread_notes(world)
 
     @pytest.mark.parametrize("value", WRONG)
     async def test_another_value_is_told_and_does_nothing(self, value: str) -> None:
@@ -35,7 +35,7 @@ class TestAbort:
         world.annotate(ABORT_ANNOTATION, value)
         await world.settle()
         line = says(ABORT_ANNOTATION, value)
-        assert world.phase == "Running" and told(world) == [line]
+        assert world.phase == "Running" and unread_notes(world) == [line]
         assert world.condition("Complete") == ("False", "GoingOn", f"its phase is Running; {line}")
         before = world.server.writes
         await world.look()
@@ -50,7 +50,7 @@ class TestAbort:
         await world.settle()
         world.annotate(ABORT_ANNOTATION, "true")
         await world.settle()
-        assert world.phase == "Aborted" and len(told(world)) == 1
+        assert world.phase == "Aborted" and len(unread_notes(world)) == 1
 
     async def test_taken_back(self) -> None:
         world = await running(World())
@@ -58,13 +58,13 @@ class TestAbort:
         await world.settle()
         del world.experiment["metadata"]["annotations"]
         await world.settle()
-        assert world.condition("Complete")[2] == "its phase is Running" and len(told(world)) == 1
+        assert world.condition("Complete")[2] == "its phase is Running" and len(unread_notes(world)) == 1
 
     async def test_before_it_has_begun(self) -> None:
         world = World()
         world.annotate(ABORT_ANNOTATION, "yes")
         await running(world)
-        assert told(world) == [says(ABORT_ANNOTATION, "yes")]
+        assert unread_notes(world) == [says(ABORT_ANNOTATION, "yes")]
 
 
 class TestForce:
@@ -87,7 +87,7 @@ class TestForce:
         world = await self.stuck()
         world.annotate(FORCE_ANNOTATION, value)
         await world.settle()
-        assert not world.there and not told(world)
+        assert not world.there and not unread_notes(world)
 
     @pytest.mark.parametrize("value", WRONG)
     async def test_another_value_is_told_and_does_nothing(self, value: str) -> None:
@@ -96,7 +96,7 @@ class TestForce:
         world.annotate(FORCE_ANNOTATION, value)
         await world.look()
         line = says(FORCE_ANNOTATION, value)
-        assert told(world) == [line] and world.condition("Complete")[2] == f"its phase is Healing; {line}"
+        assert unread_notes(world) == [line] and world.condition("Complete")[2] == f"its phase is Healing; {line}"
         before = world.server.writes
         await world.look()
         assert world.there and world.server.writes == before, "told once"
@@ -106,4 +106,4 @@ class TestForce:
         world.annotate(ABORT_ANNOTATION, "no")
         world.annotate(FORCE_ANNOTATION, "no")
         await world.look()
-        assert told(world) == [f"{says(ABORT_ANNOTATION, 'no')}; {says(FORCE_ANNOTATION, 'no')}"]
+        assert unread_notes(world) == [f"{says(ABORT_ANNOTATION, 'no')}; {says(FORCE_ANNOTATION, 'no')}"]

@@ -16,7 +16,7 @@ from tests.unit.chaos.controller.world import SCENARIO
 LEADER = {"type": "Leader", "topic": "bank"}
 
 
-def told(*faults: tuple[str, dict[str, Any]], **safety: Any) -> str:
+def refusal(*faults: tuple[str, dict[str, Any]], **safety: Any) -> str:
     """What is said of a story of these faults, in a cluster of three."""
     steps = [{"name": f"s{n}", "fault": {"verb": verb, "target": target}} for n, (verb, target) in enumerate(faults)]
     document = {
@@ -57,14 +57,14 @@ def same(step: str) -> dict[str, Any]:
 )
 def test_how_many_are_out_at_once_at_worst(faults: list[tuple[str, dict[str, Any]]], worst: int) -> None:
     for allowed in (1, 2, 3):
-        refused = told(*faults, brokersOutMax=allowed)
+        refused = refusal(*faults, brokersOutMax=allowed)
         assert bool(refused) == (worst > allowed), refused
 
 
 def test_a_volume_is_given_up_only_where_loss_is_meant() -> None:
     faults = [("Kill", LEADER), ("WipeVolume", same("s0"))]
-    assert told(*faults) == "step s1: WipeVolume needs safety.loss: Meant"
-    assert told(*faults, loss="Meant") == ""
+    assert refusal(*faults) == "step s1: WipeVolume needs safety.loss: Meant"
+    assert refusal(*faults, loss="Meant") == ""
 
 
 def partition(isr: tuple[int, ...]) -> PartitionState:

@@ -59,7 +59,7 @@ class TestControllerDies:
         if ending == "verdict":
             bring_back(world)
             world.ledger().recovered(handle(), "step back")
-            world.ledger().tell(verdict="Passed", summary="well", lost=0)
+            world.ledger().set_fields(verdict="Passed", summary="well", lost=0)
             world.job_ends()
         elif ending == "abort":
             world.annotate(ABORT_ANNOTATION)
@@ -81,6 +81,7 @@ class TestControllerDies:
                 world.new_reconciler()
         raise AssertionError("never settled")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("ending", ["verdict", "abort", "runner", "delete"])
     @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
     async def test_at_every_write(self, ending: str, after: bool) -> None:

@@ -42,7 +42,7 @@ class TestToTheEnd:
         assert world.condition("Healed")[:2] == ("True", "NoFaults")
         world.ledger().judging()
         assert world.phase == "Judging"
-        world.ledger().tell(verdict="Passed", summary="nothing lost", lost=0, worstGap="0.31 s")
+        world.ledger().set_fields(verdict="Passed", summary="nothing lost", lost=0, worstGap="0.31 s")
         world.job_ends()
         await world.settle()
         assert (world.phase, world.status["verdict"], world.status["lost"]) == ("Completed", "Passed", 0)
@@ -90,7 +90,7 @@ class TestToTheEnd:
 
     async def test_time_to_live(self) -> None:
         world = await running(World({**SCENARIO, "ttlSecondsAfterFinished": 90}))
-        world.ledger().tell(verdict="Passed", summary="")
+        world.ledger().set_fields(verdict="Passed", summary="")
         world.job_ends()
         await world.settle()
         assert world.phase == "Completed"
@@ -104,7 +104,7 @@ class TestToTheEnd:
         """The runner's last words came before it undid all: its Job ended, and one fault is still written down as on."""
         world = await running(World())
         make_fault(world)
-        world.ledger().tell(verdict="Failed", summary="lost 3", lost=3)
+        world.ledger().set_fields(verdict="Failed", summary="lost 3", lost=3)
         world.job_ends()
         await world.settle()
         assert world.phase == "Completed" and not world.on
@@ -123,7 +123,7 @@ class TestToTheEnd:
         await running(world)
         assert world.lease_holder(name).startswith("experiment/try/")
         world.ledger().take()
-        world.ledger().tell(verdict="Passed", summary="")
+        world.ledger().set_fields(verdict="Passed", summary="")
         world.job_ends()
         await world.settle()
         assert world.phase == "Completed"

@@ -42,7 +42,7 @@ class Lab(World):
     def schedule(self) -> dict[str, Any]:
         return dict(self.server.objects[SCHEDULE.name, "nightly"].get("status") or {})
 
-    def told(self, reason: str) -> list[str]:
+    def notes(self, reason: str) -> list[str]:
         return [note for one, note in self.server.events if one == reason]
 
     async def goes_on(self, seconds: float) -> None:
@@ -83,7 +83,7 @@ async def test_its_jobs_pod_never_starts() -> None:
     await lab.goes_on(EVERY + 590)
     (first,) = lab.made
     assert first["status"]["phase"] == "Running" and lab.schedule["active"] == first["metadata"]["name"]
-    (why,) = lab.told("TimeMissed")
+    (why,) = lab.notes("TimeMissed")
     assert "was still going on (concurrencyPolicy: Forbid): Running, " in why
     assert "its Job has not begun" in why and "0/1 nodes: unbound claims" in why
     assert why.endswith(lab.schedule["lastMissed"]["why"]) and lab.schedule["missed"] == 1
@@ -106,7 +106,7 @@ async def test_its_cluster_never_gets_ready(own: bool) -> None:
     await lab.goes_on(EVERY + DEADLINE - 20)
     (first,) = lab.made
     assert first["status"]["phase"] == "Pending"
-    why = lab.told("TimeMissed")[-1]
+    why = lab.notes("TimeMissed")[-1]
     assert "Pending, cluster " in why and ("1 of 3" in why or own)
     await lab.goes_on(EVERY)
     first, second = lab.made
@@ -121,6 +121,7 @@ async def test_its_cluster_never_gets_ready(own: bool) -> None:
         assert lab.made[1]["status"]["phase"] == "Running", "the schedule goes on"
 
 
+@pytest.mark.slow
 async def test_a_fault_that_cannot_be_undone() -> None:
     """Until it has expired; then the schedule goes on."""
     lab = Lab(SCENARIO)
@@ -131,7 +132,7 @@ async def test_a_fault_that_cannot_be_undone() -> None:
     lab.job_ends("Failed")
     await lab.goes_on(EVERY)
     assert lab.made[0]["status"]["phase"] == "Healing"
-    assert "Healing, Kill broker 1: cannot be undone in shop-broker-1 since " in lab.told("TimeMissed")[-1]
+    assert "Healing, Kill broker 1: cannot be undone in shop-broker-1 since " in lab.notes("TimeMissed")[-1]
     await lab.goes_on(1800 + EVERY)
     assert lab.made[0]["status"]["phase"] == "Error" and len(lab.made) == 2
 
@@ -140,7 +141,7 @@ async def test_a_webhook_that_does_not_answer_for_its_job() -> None:
     lab = Lab(SCENARIO)
     lab.server.refuses[JOB.name] = ApiError(500, "InternalError", "failed calling webhook")
     await lab.goes_on(EVERY + 320)
-    assert "cannot be made now: failed calling webhook" in lab.told("TimeMissed")[-1]
+    assert "cannot be made now: failed calling webhook" in lab.notes("TimeMissed")[-1]
     lab.server.refuses.clear()
     await lab.goes_on(20)
     assert lab.job_of(lab.made[0]) is not None and len(lab.made) == 1

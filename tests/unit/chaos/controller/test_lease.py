@@ -63,7 +63,7 @@ async def test_the_verdict_says_what_the_phase_says() -> None:
     (runner,) = world.runner_pods()
     runner["metadata"]["finalizers"] = ["it takes its time to end"]
     await world.look()
-    world.ledger().tell(verdict="Aborted", summary="interrupted")
+    world.ledger().set_fields(verdict="Aborted", summary="interrupted")
     runner["status"]["phase"] = "Failed"
     await world.settle()
     assert (world.phase, world.status["verdict"], world.status["summary"]) == ("Error", "Error", "cluster shop is gone")
@@ -72,7 +72,7 @@ async def test_the_verdict_says_what_the_phase_says() -> None:
 async def test_a_verdict_on_the_records_stands() -> None:
     world = await running(World())
     make_fault(world)
-    world.ledger().tell(verdict="Failed", summary="1 acknowledged record lost")
+    world.ledger().set_fields(verdict="Failed", summary="1 acknowledged record lost")
     world.annotate(ABORT_ANNOTATION)
     await world.settle()
     assert (world.phase, world.status["verdict"]) == ("Aborted", "Failed")

@@ -322,6 +322,7 @@ def test_a_pod_that_was_replaced_just_before(world: World) -> None:
     assert fault(world)["podUid"] == after != before
 
 
+@pytest.mark.slow
 def test_of_very_many_faults_those_that_are_on_are_kept(world: World) -> None:
     ledger = ledger_of(world)
     ledger.intend(KILL, ONE, None)

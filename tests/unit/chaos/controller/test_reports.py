@@ -42,7 +42,7 @@ async def ended(made: World, verdict: str = "Passed") -> World:
     assert made.phase == "Running", made.status
     ledger = made.ledger()
     ledger.take()
-    ledger.tell(run="try-00000000", verdict=verdict, summary="said")
+    ledger.set_fields(run="try-00000000", verdict=verdict, summary="said")
     made.job_ends()
     await made.settle()
     assert made.phase == "Completed"
@@ -176,7 +176,7 @@ class TestTheReport:
         await made.settle()
         ledger = made.ledger()
         ledger.take()
-        ledger.tell(run="try-00000000", verdict="Passed", summary="said")
+        ledger.set_fields(run="try-00000000", verdict="Passed", summary="said")
         made.server.refuses[JOB.name] = ApiError(403, "Forbidden", "exceeded quota: few")
         made.job_ends()
         says = f"Job {REPORT} is refused: exceeded quota: few"
@@ -188,7 +188,7 @@ class TestTheReport:
         made.server.put(JOB, REPORT, {"spec": {"template": {"metadata": {"labels": {}}}}})
         await made.settle()
         made.ledger().take()
-        made.ledger().tell(run="try-00000000", verdict="Passed")
+        made.ledger().set_fields(run="try-00000000", verdict="Passed")
         made.job_ends()
         assert (await reported(made))[1:] == ("ReportFailed", "there is a Job try-report that is not this experiment's")
 
@@ -225,7 +225,7 @@ class TestTheReport:
                 await made.settle()
                 if made.phase == "Running":
                     made.ledger().take()
-                    made.ledger().tell(run="try-00000000", verdict="Passed")
+                    made.ledger().set_fields(run="try-00000000", verdict="Passed")
                     made.job_ends()
                     await made.settle()
                 if made.condition("Reported")[0] == "Unknown":

@@ -107,7 +107,7 @@ async def test_with_a_verdict_too() -> None:
     make_fault(world)
     over = time_text(world.server.now)
     world.ledger().recovered(handle(), "its log was read")
-    world.ledger().tell(verdict="Passed", summary="nothing lost")
+    world.ledger().set_fields(verdict="Passed", summary="nothing lost")
     world.job_ends()
     await look(world)
     assert waits(world, over)

@@ -16,8 +16,8 @@ from minikafka_chaos.controller.runner import (
     BrokerPods,
     EventReporter,
     ObjectStatus,
+    ReportingLedger,
     SharedGround,
-    TellingLedger,
     _guard,
     _result,
 )
@@ -209,17 +209,17 @@ def test_the_story_becomes_events(world: World, namespace: Any) -> None:
     ledger = StatusLedger(ObjectStatus(namespace, "try"), "me", world.locate, now=lambda: world.server.now)
     ledger.take()
     told = EventReporter(namespace, world.experiment, "me", ledger.judging)
-    telling, fault, targets = (
-        TellingLedger(ledger, told),
+    reporting, fault, targets = (
+        ReportingLedger(ledger, told),
         Fault("f1", Verb.KILL, step="kill"),
         Targets((1,), role="Leader"),
     )
     told.say("kill: [bold]Kill[/] broker 1")
-    telling.intend(fault, targets, None)
-    telling.injected(Handle(fault, targets))
+    reporting.intend(fault, targets, None)
+    reporting.injected(Handle(fault, targets))
     told.status(JUDGING)
     assert world.phase == "Running", "not while a fault is on"
-    telling.recovered(Handle(fault, targets), "step back")
+    reporting.recovered(Handle(fault, targets), "step back")
     told.status(JUDGING)
     assert world.phase == "Judging"
     assert namespace.events == [
@@ -312,7 +312,7 @@ class TestAVolumeThatIsFull:
     FULL = OSError(errno.ENOSPC, "No space left on device")
 
     @staticmethod
-    def told(world: World, namespace: Any, out: Path, claim: str | None) -> Verdict:
+    def verdict_of(world: World, namespace: Any, out: Path, claim: str | None) -> Verdict:
         place = runner._place({"status": {"runsClaim": claim}}, out.parent)
         ledger: Any = StatusLedger(ObjectStatus(namespace, "try"), "me", world.locate)
         ledger.take()
@@ -322,7 +322,7 @@ class TestAVolumeThatIsFull:
         self, world: World, namespace: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claim: str, says: str
     ) -> None:
         monkeypatch.setattr(FakeGround, "up", self.full)
-        verdict = self.told(world, namespace, tmp_path, claim)
+        verdict = self.verdict_of(world, namespace, tmp_path, claim)
         assert (verdict.outcome, verdict.summary) == (Outcome.ERROR, f"the run cannot be kept on {says}")
 
     def test_when_not_even_the_verdict_can_be_written(
@@ -330,7 +330,7 @@ class TestAVolumeThatIsFull:
     ) -> None:
         monkeypatch.setattr(Journal, "write", self.full)
         with pytest.raises(ToolTrouble) as said:
-            self.told(world, namespace, tmp_path, claim)
+            self.verdict_of(world, namespace, tmp_path, claim)
         assert str(said.value) == f"the run cannot be kept on {says}"
 
     def full(self, *_: object, **__: object) -> None:
@@ -343,6 +343,6 @@ def test_the_result() -> None:
     found = _result(parse_scenario(text), Verdict(Outcome.FAILED, "3 lost", counts))
     assert (found["verdict"], found["lost"], found["worstGap"]) == ("Failed", 3, "0.31 s")
     assert found["anomalies"] == [{"kind": "LostAcknowledged", "count": 3}]
-    trouble = _result(parse_scenario(text), Verdict.trouble(Outcome.ERROR, "the ground is wet"))
-    assert (trouble["verdict"], trouble["worstGap"]) == ("Error", "")
-    assert "lost" not in trouble and "acknowledged" not in trouble, "a 0 would say that it was judged"
+    result = _result(parse_scenario(text), Verdict.without_judgement(Outcome.ERROR, "the ground is wet"))
+    assert (result["verdict"], result["worstGap"]) == ("Error", "")
+    assert "lost" not in result and "acknowledged" not in result, "a 0 would say that it was judged"

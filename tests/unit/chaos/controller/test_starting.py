@@ -28,7 +28,7 @@ async def tries(world: World, seconds: float) -> None:
         world.pass_time(1)
 
 
-def told(world: World, reason: str) -> list[str]:
+def notes(world: World, reason: str) -> list[str]:
     return [note for one, note in world.server.events if one == reason]
 
 
@@ -48,7 +48,7 @@ class TestItsJob:
         await tries(world, 3)
         says = f"it happens to cluster shop; Job try-run cannot be made now: {why}"
         assert world.condition("Accepted") == ("True", "Accepted", says)
-        assert told(world, "JobWaits") == [says]
+        assert notes(world, "JobWaits") == [says]
         before = world.server.log.copy()
         await tries(world, 30)
         assert world.server.log == before, "told once"
@@ -60,7 +60,7 @@ class TestItsJob:
         world.server.refuses[JOB.name] = ApiError(503, "Unavailable", "no endpoints")
         await tries(world, 3)
         assert world.condition("Accepted")[2].endswith("cannot be made now: no endpoints")
-        assert len(told(world, "JobWaits")) == 1
+        assert len(notes(world, "JobWaits")) == 1
 
     async def test_it_is_tried_again(self) -> None:
         world = World()
@@ -72,6 +72,7 @@ class TestItsJob:
         await world.look()
         assert world.condition("Accepted") == ("True", "Accepted", "it happens to cluster shop")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("error", [WEBHOOK, NO_ANSWER], ids=["webhook", "no answer"])
     async def test_it_is_given_up(self, error: Exception) -> None:
         world = World()
@@ -103,7 +104,7 @@ class TestItsCluster:
         )
         assert world.phase == "Pending"
         assert world.condition("Accepted") == ("Unknown", "WaitingForCluster", says)
-        assert told(world, "WaitingForCluster")[1:] == [says]
+        assert notes(world, "WaitingForCluster")[1:] == [says]
         before = world.server.log.copy()
         await tries(world, 20)
         assert world.server.log == before, "told once"
@@ -165,7 +166,7 @@ class TestTheLease:
         await tries(world, START_SECONDS + 5)
         says = f"it may begin; Lease shop-disruption cannot be made now: {WEBHOOK.message}"
         assert world.phase == "Pending" and world.condition("Accepted") == ("Unknown", "WaitingForLease", says)
-        assert told(world, "WaitingForLease") == [says]
+        assert notes(world, "WaitingForLease") == [says]
         world.server.refuses.clear()
         await running(world)
 
@@ -178,17 +179,18 @@ class TestTheLease:
 
 
 class TestTheReport:
+    @pytest.mark.slow
     async def test_told_and_given_up(self) -> None:
         world = world_with_claim()
         await running(world)
         world.ledger().take()
-        world.ledger().tell(run="try-00000000", verdict="Passed", summary="said")
+        world.ledger().set_fields(run="try-00000000", verdict="Passed", summary="said")
         world.server.refuses[JOB.name] = WEBHOOK
         world.job_ends()
         await tries(world, START_SECONDS + 5)
         says = f"Job {REPORT} makes it; Job {REPORT} cannot be made now: {WEBHOOK.message}"
         assert world.condition("Reported") == ("Unknown", "ReportGoingOn", says)
-        assert told(world, "ReportGoingOn")[1:] == [says]
+        assert notes(world, "ReportGoingOn")[1:] == [says]
         before = world.server.log.copy()
         await tries(world, 20)
         assert world.server.log == before, "told once"

@@ -35,11 +35,11 @@ def make(world: World, name: str = "bank", **more: Any) -> str:
 
 
 def done(world: World) -> None:
-    world.ledger().tell(verdict="Passed", summary="")
+    world.ledger().set_fields(verdict="Passed", summary="")
     world.job_ends()
 
 
-def told(world: World) -> dict[str, tuple[str, str]]:
+def topic_states(world: World) -> dict[str, tuple[str, str]]:
     return {each["name"]: (each["state"], each.get("detail", "")) for each in world.status.get("topics") or ()}
 
 
@@ -51,11 +51,11 @@ class TestRemoved:
     async def test_at_the_end_and_before_the_lease_goes(self) -> None:
         world = await begun(TWO)
         ids = [make(world), make(world, "audit", object_name="audit-0123abcd")]
-        assert told(world) == {"bank": ("Made", ""), "audit": ("Made", "")} and len(set(ids)) == 2
+        assert topic_states(world) == {"bank": ("Made", ""), "audit": ("Made", "")} and len(set(ids)) == 2
         done(world)
         await world.settle()
         assert (world.phase, world.topics) == ("Completed", [OTHERS])
-        assert [state for state, _ in told(world).values()] == ["Removed", "Removed"]
+        assert [state for state, _ in topic_states(world).values()] == ["Removed", "Removed"]
         assert events(world, "TopicsRemoved") == ["topics of the experiment: bank, audit"]
         log = world.server.log
         assert log.index("delete MiniKafkaTopic") < log.index("replace Lease", log.index("status Healing"))
@@ -88,7 +88,7 @@ class TestRemoved:
             pod["metadata"]["finalizers"] = ["tests/slow"]  # it takes its time to end
         for _ in range(5):
             await world.look()
-        assert told(world) == {"bank": ("Made", "")} and "bank" in world.topics
+        assert topic_states(world) == {"bank": ("Made", "")} and "bank" in world.topics
         world.server.objects.pop((POD.name, "try-run-abcde"))
         await world.settle()
         assert world.topics == [OTHERS]
@@ -99,7 +99,7 @@ class TestRemoved:
         done(world)
         for _ in range(10):
             await world.look()
-        assert told(world) == {"bank": ("Removing", "")}
+        assert topic_states(world) == {"bank": ("Removing", "")}
         world.show_topic("bank", topic_id, "bank", with_status=False)
         await world.settle()
         assert world.topics == [OTHERS] and world.phase == "Completed"
@@ -110,14 +110,14 @@ class TestRemoved:
         world.delete_topic("bank")
         done(world)
         await world.settle()
-        assert told(world)["bank"][0] == "Removed" and "delete MiniKafkaTopic" not in world.server.log
+        assert topic_states(world)["bank"][0] == "Removed" and "delete MiniKafkaTopic" not in world.server.log
 
     async def test_nothing_was_made(self) -> None:
         world = await begun()
         world.ledger().intend_topic("bank")
         done(world)
         await world.settle()
-        assert told(world) == {"bank": ("NotMade", "it was never made")} and world.phase == "Completed"
+        assert topic_states(world) == {"bank": ("NotMade", "it was never made")} and world.phase == "Completed"
         assert not events(world, "TopicsRemoved") and not events(world, "TopicLeft")
 
 
@@ -132,7 +132,7 @@ class TestNeverAnothers:
         done(world)
         await world.settle()
         assert world.id_of("bank") == theirs and "delete MiniKafkaTopic" not in world.server.log
-        assert told(world)["bank"][0] == "Removed" and world.phase == "Completed"
+        assert topic_states(world)["bank"][0] == "Removed" and world.phase == "Completed"
 
     async def test_made_anew_and_the_object_is_still_that_of_the_old_one(self) -> None:
         """A client deletes and creates at one stroke: the object shows ours, the metadata has theirs."""
@@ -174,7 +174,7 @@ class TestNeverAnothers:
         world.make_topic("bank")
         world.job_ends("Failed")
         await world.settle()
-        assert "bank" in world.topics and told(world)["bank"][0] == "Left"
+        assert "bank" in world.topics and topic_states(world)["bank"][0] == "Left"
         assert "may be somebody else's" in events(world, "TopicLeft")[0]
 
     async def test_one_that_was_refused(self) -> None:
@@ -187,7 +187,7 @@ class TestNeverAnothers:
         ledger.topic_made("bank", theirs)  # whatever is said later
         done(world)
         await world.settle()
-        assert world.id_of("bank") == theirs and told(world) == {"bank": ("NotMade", "TOPIC_ALREADY_EXISTS")}
+        assert world.id_of("bank") == theirs and topic_states(world) == {"bank": ("NotMade", "TOPIC_ALREADY_EXISTS")}
 
     async def test_a_forged_status(self) -> None:
         """Who may write the status of an experiment cannot have it delete what is not in its spec, or was there before."""
@@ -204,8 +204,8 @@ class TestNeverAnothers:
         done(world)
         await world.settle()
         assert world.id_of("payments") == before and world.phase == "Completed"
-        assert told(world)["payments"] == ("Left", "the experiment's spec has no such topic")
-        assert told(world)["bank"][0] == "Removed"  # there is none of that name and id
+        assert topic_states(world)["payments"] == ("Left", "the experiment's spec has no such topic")
+        assert topic_states(world)["bank"][0] == "Removed"  # there is none of that name and id
 
     async def test_a_topic_that_is_older_than_the_experiment(self) -> None:
         world = await begun()
@@ -214,7 +214,10 @@ class TestNeverAnothers:
         world.experiment["status"]["topics"] = [{"name": "bank", "state": "Made", "topicId": theirs}]
         done(world)
         await world.settle()
-        assert world.id_of("bank") == theirs and told(world)["bank"] == ("Left", "it was there before the experiment")
+        assert world.id_of("bank") == theirs and topic_states(world)["bank"] == (
+            "Left",
+            "it was there before the experiment",
+        )
 
 
 class TestLeft:
@@ -225,9 +228,9 @@ class TestLeft:
             world.kubernetes()
         world.pass_time(topics.REMOVE_SECONDS_MAX + 1)
         await world.settle()
-        assert world.phase == "Completed" and world.lease_holder() == "" and told(world)["bank"][0] == "Left"
+        assert world.phase == "Completed" and world.lease_holder() == "" and topic_states(world)["bank"][0] == "Left"
         (note,) = events(world, "TopicLeft")
-        assert note == f"bank: {told(world)['bank'][1]}"
+        assert note == f"bank: {topic_states(world)['bank'][1]}"
         return note
 
     async def test_brokers_that_do_not_delete_it(self) -> None:
@@ -275,9 +278,10 @@ async def test_nobody_makes_a_topic_once_it_heals() -> None:
     world.annotate(ABORT_ANNOTATION)
     with pytest.raises(FaultRefused, match="being aborted"):
         world.ledger().intend_topic("bank")
-    assert told(world) == {}
+    assert topic_states(world) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["verdict", "runner", "delete"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_the_controller_is_killed_at_every_write(ending: str, after: bool) -> None:
@@ -323,4 +327,4 @@ async def test_the_controller_is_killed_at_every_write(ending: str, after: bool)
         assert world.lease_holder() == "", said
         assert world.there == (ending != "delete"), said
         if world.there:
-            assert [state for state, _ in told(world).values()] == ["Removed", "Removed"], said
+            assert [state for state, _ in topic_states(world).values()] == ["Removed", "Removed"], said

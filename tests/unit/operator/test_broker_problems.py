@@ -29,7 +29,7 @@ def stuck(**status: Any) -> World:
     return world
 
 
-def told(world: World) -> tuple[str, str]:
+def not_ready(world: World) -> tuple[str, str]:
     world.step()
     status, reason, message = world.condition("Ready")
     assert status == "False"
@@ -97,7 +97,7 @@ def container(**state: Any) -> list[dict[str, Any]]:
 )
 def test_pods(status: dict[str, Any], reason: str, says: str) -> None:
     world = stuck(**status)
-    found = told(world)
+    found = not_ready(world)
     assert found[0] == reason
     assert found[1].removeprefix("2 of 3 brokers are ready; ") == says
     assert world.plan().steady, "told once"
@@ -122,7 +122,7 @@ def test_the_event_tells_why_an_image_cannot_be_pulled() -> None:
         Warned("Pod", "demo-broker-1", "Failed", message),
         Warned("Pod", "demo-broker-0", "Failed", "other"),
     ]
-    assert told(world) == (
+    assert not_ready(world) == (
         "ImagePullFailed",
         f"2 of 3 brokers are ready; demo-broker-1: image minikafka/broker:1: {message}",
     )
@@ -139,7 +139,7 @@ class TestStorage:
     def test_a_class_that_is_not_there(self) -> None:
         world = self.pending(storageClassName="fast")
         world.missing_classes = frozenset({"fast"})
-        assert told(world) == (
+        assert not_ready(world) == (
             "StorageClassNotFound",
             "2 of 3 brokers are ready; data-demo-broker-1: there is no StorageClass 'fast'",
         )
@@ -148,39 +148,39 @@ class TestStorage:
         world = self.pending()
         said = 'storageclass.storage.k8s.io "fast" not found'
         world.warnings = [Warned("PersistentVolumeClaim", "data-demo-broker-1", "ProvisioningFailed", said)]
-        assert told(world)[0] == "StorageClassNotFound"
+        assert not_ready(world)[0] == "StorageClassNotFound"
 
     def test_what_the_provisioner_says(self) -> None:
         world = self.pending()
         world.warnings = [Warned("PersistentVolumeClaim", "data-demo-broker-1", "ProvisioningFailed", "quota")]
-        assert told(world) == ("ClaimPending", "2 of 3 brokers are ready; data-demo-broker-1: quota")
+        assert not_ready(world) == ("ClaimPending", "2 of 3 brokers are ready; data-demo-broker-1: quota")
 
     def test_no_default_class(self) -> None:
         world = self.pending()
         del world.data_claim(1)["spec"]["storageClassName"]
-        assert told(world)[0] == "ClaimPending"
-        assert "no StorageClass is the default" in told(world)[1]
+        assert not_ready(world)[0] == "ClaimPending"
+        assert "no StorageClass is the default" in not_ready(world)[1]
 
     def test_a_claim_that_waits_for_its_pod_is_not_the_cause(self) -> None:
         """WaitForFirstConsumer: the claim is pending because the pod is, not the other way round."""
-        assert told(self.pending())[0] == "Unschedulable"
+        assert not_ready(self.pending())[0] == "Unschedulable"
 
     def test_one_that_should_have_a_volume_before_its_pod_has_a_node(self) -> None:
         """A class that binds at once, whose provisioner is not there: no node is at fault."""
         world = self.pending()
         message = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"
         world.pods["demo-broker-1"]["status"] = {"conditions": [{**UNSCHEDULABLE, "message": message}]}
-        assert told(world)[0] == "BrokersNotReady"
+        assert not_ready(world)[0] == "BrokersNotReady"
         world.wait(60)
         says = "2 of 3 brokers are ready; data-demo-broker-1: no volume of StorageClass 'standard' yet"
-        assert told(world) == ("ClaimPending", says)
+        assert not_ready(world) == ("ClaimPending", says)
 
     def test_a_provisioner_that_says_nothing(self) -> None:
         world = self.pending()
         world.pods["demo-broker-1"]["status"] = {}
-        assert told(world)[0] == "BrokersNotReady"
+        assert not_ready(world)[0] == "BrokersNotReady"
         world.wait(60)
-        assert told(world) == (
+        assert not_ready(world) == (
             "ClaimPending",
             "2 of 3 brokers are ready; data-demo-broker-1: no volume of StorageClass 'standard' yet",
         )
@@ -193,7 +193,7 @@ def test_a_pod_that_is_not_even_made() -> None:
         world.step()
     message = 'create Pod demo-broker-0 in StatefulSet demo-broker failed error: pods "demo-broker-0": exceeded quota'
     world.warnings = [Warned("StatefulSet", "demo-broker", "FailedCreate", message)]
-    reason, said = told(world)
+    reason, said = not_ready(world)
     assert reason == "PodNotCreated"
     assert "exceeded quota" in said
 
@@ -205,7 +205,7 @@ def test_the_cause_comes_first() -> None:
     world.pods["demo-broker-2"]["status"] = {
         "containerStatuses": container(state={"waiting": {"reason": "ErrImagePull"}})
     }
-    reason, message = told(world)
+    reason, message = not_ready(world)
     assert reason == "ImagePullFailed"
     assert message.startswith("1 of 3 brokers is ready; demo-broker-2: image")
     assert message.endswith(" (and 1 more, see status.brokers)")
@@ -260,8 +260,16 @@ ENDS = "2026-01-01T12:30:00Z"
 def held(world: World, **fault: Any) -> None:
     """An experiment has killed broker 1."""
     uid = world.pods["demo-broker-1"]["metadata"]["uid"]
-    told = {"verb": "Kill", "step": "kill", "state": "Injected", "podUid": uid, "broker": 1, "expiresAt": ENDS, **fault}
-    world.experiment = {"metadata": {"name": "try", "uid": "x"}, "status": {"faults": [told]}}
+    not_ready = {
+        "verb": "Kill",
+        "step": "kill",
+        "state": "Injected",
+        "podUid": uid,
+        "broker": 1,
+        "expiresAt": ENDS,
+        **fault,
+    }
+    world.experiment = {"metadata": {"name": "try", "uid": "x"}, "status": {"faults": [not_ready]}}
 
 
 class TestFaultsOfAnExperiment:
@@ -272,7 +280,7 @@ class TestFaultsOfAnExperiment:
         held(world)
         made = world.plan()
         said = f"demo-broker-1: Kill by experiment try (step kill), which ends at {ENDS} at the latest"
-        assert told(world) == ("FaultInjected", f"2 of 3 brokers are ready; {said}")
+        assert not_ready(world) == ("FaultInjected", f"2 of 3 brokers are ready; {said}")
         assert world.status["brokers"][1]["message"] == said
         assert [(event.reason, event.warning) for event in made.events if event.reason == "FaultInjected"] == [
             ("FaultInjected", False)
@@ -280,12 +288,12 @@ class TestFaultsOfAnExperiment:
         assert world.plan().steady
 
     def test_without_an_experiment_it_crashes(self) -> None:
-        assert told(stuck(**KILLED))[0] == "BrokerCrashing"
+        assert not_ready(stuck(**KILLED))[0] == "BrokerCrashing"
 
     def test_a_fault_of_another_pod_explains_nothing(self) -> None:
         world = stuck(**KILLED)
         held(world, podUid="of-the-pod-before")
-        assert told(world)[0] == "BrokerCrashing"
+        assert not_ready(world)[0] == "BrokerCrashing"
 
     @pytest.mark.parametrize(
         ("more", "says"),
@@ -303,25 +311,25 @@ class TestFaultsOfAnExperiment:
         assert len(lines) == 2 and "holds until" in lines[0]
         ended = {"terminated": {"reason": "Error", "message": more + "\n".join(lines)}}
         world = stuck(containerStatuses=container(state={"running": {}}, lastState=ended))
-        assert told(world) == ("BrokerCrashing", f"2 of 3 brokers are ready; demo-broker-1: {says}")
+        assert not_ready(world) == ("BrokerCrashing", f"2 of 3 brokers are ready; demo-broker-1: {says}")
 
     def test_paused(self) -> None:
         """Nothing has ended: its probes find nobody."""
         world = stuck(containerStatuses=container(state={"running": {}}))
         held(world, verb="Pause", step="hang")
-        assert told(world)[1].endswith(
+        assert not_ready(world)[1].endswith(
             f"demo-broker-1: Pause by experiment try (step hang), which ends at {ENDS} at the latest"
         )
 
     def test_until_it_is_ready_again_and_for_a_while_only(self) -> None:
         world = stuck(**KILLED)
         held(world, state="Recovered", recoveredAt=stamp(world.now))
-        assert told(world) == (
+        assert not_ready(world) == (
             "FaultInjected",
             "2 of 3 brokers are ready; demo-broker-1: comes back after Kill by experiment try (step kill)",
         )
         world.wait(120)
-        assert told(world)[0] == "BrokerCrashing", "it should be back by now"
+        assert not_ready(world)[0] == "BrokerCrashing", "it should be back by now"
 
     def test_while_the_kubelet_waits_with_its_start(self) -> None:
         """After the sixth end within minutes it waits for five. Nobody has to do anything about it."""
@@ -332,17 +340,17 @@ class TestFaultsOfAnExperiment:
         status = world.pods["demo-broker-1"]["status"]
         status["containerStatuses"] = container(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState=ended)
         world.wait(200)
-        assert told(world)[0] == "FaultInjected"
+        assert not_ready(world)[0] == "FaultInjected"
         status["containerStatuses"] = container(state={"running": {"startedAt": stamp(world.now)}}, lastState=ended)
         world.wait(60)
-        assert told(world)[0] == "FaultInjected", "it may take its time from then on"
+        assert not_ready(world)[0] == "FaultInjected", "it may take its time from then on"
         world.wait(60)
-        assert told(world)[0] == "BrokerCrashing"
+        assert not_ready(world)[0] == "BrokerCrashing"
         status["containerStatuses"] = container(
             state={"waiting": {"reason": "CrashLoopBackOff"}},
             lastState={"terminated": {"reason": "Error", "finishedAt": stamp(over + timedelta(seconds=210))}},
         )
-        assert told(world)[0] == "BrokerCrashing", "it has ended by itself"
+        assert not_ready(world)[0] == "BrokerCrashing", "it has ended by itself"
 
     def test_while_its_end_is_all_that_the_kubelet_has_told(self) -> None:
         """A busy one was seen to take over two minutes to the start."""
@@ -353,16 +361,16 @@ class TestFaultsOfAnExperiment:
         ended = {"terminated": {"reason": "Error", "finishedAt": stamp(over - timedelta(seconds=5))}}
         status["containerStatuses"] = container(state=ended, lastState={})
         world.wait(130)
-        assert told(world)[0] == "FaultInjected"
+        assert not_ready(world)[0] == "FaultInjected"
         ended["terminated"]["finishedAt"] = stamp(over + timedelta(seconds=30))
-        assert told(world)[0] != "FaultInjected", "it was started, and has ended once more"
+        assert not_ready(world)[0] != "FaultInjected", "it was started, and has ended once more"
 
     def test_what_crashed_after_it_was_back(self) -> None:
         world = stuck(**KILLED)
         held(world, state="Recovered", recoveredAt=stamp(world.now - timedelta(seconds=30)))
         since = {"type": "Ready", "status": "False", "lastTransitionTime": stamp(world.now - timedelta(seconds=5))}
         world.pods["demo-broker-1"]["status"]["conditions"] = [since]
-        assert told(world)[0] == "BrokerCrashing"
+        assert not_ready(world)[0] == "BrokerCrashing"
 
     def test_shut_down_to_read_its_log(self) -> None:
         """The runner does it once the story is told, in a cluster that goes: of that the status says nothing."""
@@ -370,14 +378,14 @@ class TestFaultsOfAnExperiment:
             containerStatuses=container(lastState={"terminated": {"reason": "Completed"}}, state={"running": {}})
         )
         world.experiment = {"metadata": {"name": "try", "uid": "x"}, "status": {}}
-        assert told(world)[1].endswith("demo-broker-1: was shut down while experiment try goes on")
+        assert not_ready(world)[1].endswith("demo-broker-1: was shut down while experiment try goes on")
 
     def test_other_trouble_is_told_first(self) -> None:
         world = stuck(**KILLED)
         held(world)
         status = {"containerStatuses": container(state={"waiting": {"reason": "ErrImagePull", "message": "not found"}})}
         world.pods["demo-broker-2"]["status"] = status
-        assert told(world)[0] == "ImagePullFailed"
+        assert not_ready(world)[0] == "ImagePullFailed"
 
 
 def test_a_disk_that_is_full() -> None:
@@ -385,6 +393,6 @@ def test_a_disk_that_is_full() -> None:
     world = stuck(containerStatuses=container(state={"running": {}}))
     failed = "Readiness probe failed: HTTP probe failed with statuscode: "
     world.warnings = [Warned("Pod", "demo-broker-1", "Unhealthy", failed + code) for code in ("503", "507")]
-    assert told(world)[0] == "DiskFull"
+    assert not_ready(world)[0] == "DiskFull"
     world.warnings.reverse()
-    assert told(world)[0] == "BrokersNotReady", "that was before"
+    assert not_ready(world)[0] == "BrokersNotReady", "that was before"

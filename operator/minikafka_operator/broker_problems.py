@@ -1,9 +1,9 @@
-"""What keeps brokers from being ready, in words that tell a person what to do.
+"""Explain what keeps brokers from being ready, in words that tell a person what to do.
 
-Kubernetes tells such things in five different places, and some of them change their text with every attempt. Here they
+Kubernetes reports such things in five different places, and some of them change their text with every attempt. Here they
 get one reason and one steady sentence each, for a status must not be written again and again.
 
-A broker that chaos holds has no trouble of its own. Who has its turn with a cluster holds the disruption Lease
+A broker that chaos holds has no problem of its own. Whoever disrupts a cluster holds the disruption Lease
 (:mod:`~minikafka_kube.disruption_lease`), and an experiment writes each fault into its status before it is made
 (docs/guide/chaos-on-kubernetes.md). So what such a broker suffers from is known there, and nowhere in its pod.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from minikafka.agent.gate import TOLD as GATE_TOLD
+from minikafka.agent.gate import PREFIX as GATE_PREFIX
 from minikafka_kube.instants import instant
 from minikafka_kube.kinds import CLAIM, POD, STATEFUL_SET, Object
 from minikafka_kube.names import DATA_VOLUME, EVENTS_VOLUME
@@ -45,7 +45,7 @@ _RECOVERED: Final = "Recovered"
 
 
 @dataclass(frozen=True)
-class BrokerTrouble:
+class BrokerProblem:
     """Why one broker is not ready."""
 
     broker_id: int
@@ -53,13 +53,13 @@ class BrokerTrouble:
     message: str
 
 
-def troubles(observed: ObservedCluster, replicas: int) -> list[BrokerTrouble]:
-    """What is wrong with each broker that should be ready and is not, as far as anything says so."""
-    found = (_trouble(observed, broker_id) for broker_id in range(replicas))
-    return [trouble for trouble in found if trouble is not None]
+def broker_problems(observed: ObservedCluster, replicas: int) -> list[BrokerProblem]:
+    """Return what is wrong with each broker that should be ready and is not, as far as anything says so."""
+    found = (_problem(observed, broker_id) for broker_id in range(replicas))
+    return [problem for problem in found if problem is not None]
 
 
-def _trouble(observed: ObservedCluster, broker_id: int) -> BrokerTrouble | None:
+def _problem(observed: ObservedCluster, broker_id: int) -> BrokerProblem | None:
     pod = observed.brokers.get(broker_id)
     if pod is None:
         return _missing(observed, broker_id)
@@ -76,39 +76,39 @@ def _trouble(observed: ObservedCluster, broker_id: int) -> BrokerTrouble | None:
     )
 
 
-def _meant(observed: ObservedCluster, pod: Pod) -> BrokerTrouble | None:
-    told = _fault_on(observed.experiment, pod, observed.now)
-    return BrokerTrouble(pod.broker_id, ClusterReason.FAULT_INJECTED, f"{pod.name}: {told}") if told else None
+def _meant(observed: ObservedCluster, pod: Pod) -> BrokerProblem | None:
+    fault = _fault_on(observed.experiment, pod, observed.now)
+    return BrokerProblem(pod.broker_id, ClusterReason.FAULT_INJECTED, f"{pod.name}: {fault}") if fault else None
 
 
-def _missing(observed: ObservedCluster, broker_id: int) -> BrokerTrouble | None:
+def _missing(observed: ObservedCluster, broker_id: int) -> BrokerProblem | None:
     name = observed.names.pod(broker_id)
     for warned in observed.warnings:
         if warned.kind == STATEFUL_SET.name and warned.reason == "FailedCreate" and f"Pod {name} " in warned.message:
-            return BrokerTrouble(broker_id, ClusterReason.POD_NOT_CREATED, f"{name}: {_shortened(warned.message)}")
+            return BrokerProblem(broker_id, ClusterReason.POD_NOT_CREATED, f"{name}: {_shortened(warned.message)}")
     return None
 
 
-def _storage(observed: ObservedCluster, broker_id: int) -> BrokerTrouble | None:
+def _storage(observed: ObservedCluster, broker_id: int) -> BrokerProblem | None:
     for claim in _pending_claims(observed, broker_id):
         name = claim["metadata"]["name"]
         wanted = claim["spec"].get("storageClassName")
         if wanted in observed.missing_storage_classes:
-            return BrokerTrouble(
+            return BrokerProblem(
                 broker_id, ClusterReason.STORAGE_CLASS_NOT_FOUND, f"{name}: there is no StorageClass {wanted!r}"
             )
-        told = _warning(observed, CLAIM.name, name)
-        if told and re.search(r"storageclass.* not found", told):
-            return BrokerTrouble(broker_id, ClusterReason.STORAGE_CLASS_NOT_FOUND, f"{name}: {told}")
-        if told:
-            return BrokerTrouble(broker_id, ClusterReason.CLAIM_PENDING, f"{name}: {told}")
+        warning = _warning(observed, CLAIM.name, name)
+        if warning and re.search(r"storageclass.* not found", warning):
+            return BrokerProblem(broker_id, ClusterReason.STORAGE_CLASS_NOT_FOUND, f"{name}: {warning}")
+        if warning:
+            return BrokerProblem(broker_id, ClusterReason.CLAIM_PENDING, f"{name}: {warning}")
         if wanted is None:
             message = f"{name}: spec.storage.storageClassName is not set, and no StorageClass is the default"
-            return BrokerTrouble(broker_id, ClusterReason.CLAIM_PENDING, message)
+            return BrokerProblem(broker_id, ClusterReason.CLAIM_PENDING, message)
     return None
 
 
-def _slow_storage(observed: ObservedCluster, broker_id: int) -> BrokerTrouble | None:
+def _slow_storage(observed: ObservedCluster, broker_id: int) -> BrokerProblem | None:
     """A claim that nobody complains about and nobody fulfils either."""
     for claim in _pending_claims(observed, broker_id):
         since = instant(claim["metadata"].get("creationTimestamp")) or observed.now
@@ -116,7 +116,7 @@ def _slow_storage(observed: ObservedCluster, broker_id: int) -> BrokerTrouble | 
             message = (
                 f"{claim['metadata']['name']}: no volume of StorageClass {claim['spec']['storageClassName']!r} yet"
             )
-            return BrokerTrouble(broker_id, ClusterReason.CLAIM_PENDING, message)
+            return BrokerProblem(broker_id, ClusterReason.CLAIM_PENDING, message)
     return None
 
 
@@ -125,69 +125,69 @@ def _pending_claims(observed: ObservedCluster, broker_id: int) -> list[Object]:
     return [claim for claim in claims if claim is not None and claim.get("status", {}).get("phase") == "Pending"]
 
 
-def _unscheduled(observed: ObservedCluster, pod: Pod) -> BrokerTrouble | None:
+def _unscheduled(observed: ObservedCluster, pod: Pod) -> BrokerProblem | None:
     scheduled = pod.condition("PodScheduled")
     if _UNBOUND in str(scheduled.get("message")) and _pending_claims(observed, pod.broker_id):
         return None  # no node is at fault: the claim tells
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
         message = _shortened(str(scheduled.get("message") or "no node fits"))
-        return BrokerTrouble(pod.broker_id, ClusterReason.UNSCHEDULABLE, f"{pod.name}: {message}")
+        return BrokerProblem(pod.broker_id, ClusterReason.UNSCHEDULABLE, f"{pod.name}: {message}")
     return None
 
 
-def _not_serving(pod: Pod) -> BrokerTrouble | None:
+def _not_serving(pod: Pod) -> BrokerProblem | None:
     """Nothing in Kubernetes tells why: a probe's answer is not kept."""
     if not pod.running:
         return None
     message = f"{pod.name}: runs, and is not ready; its /readyz, /healthz and log tell why"
-    return BrokerTrouble(pod.broker_id, ClusterReason.BROKERS_NOT_READY, message)
+    return BrokerProblem(pod.broker_id, ClusterReason.BROKERS_NOT_READY, message)
 
 
-def _container(observed: ObservedCluster, pod: Pod) -> BrokerTrouble | None:
+def _container(observed: ObservedCluster, pod: Pod) -> BrokerProblem | None:
     reason, message = pod.waiting
     ended, words = pod.last_words
     if reason in _IMAGE_REASONS:
-        told = _warning(observed, POD.name, pod.name, "Failed to pull image", "image")
-        return BrokerTrouble(
+        warning = _warning(observed, POD.name, pod.name, "Failed to pull image", "image")
+        return BrokerProblem(
             pod.broker_id,
             ClusterReason.IMAGE_PULL_FAILED,
-            f"{pod.name}: image {pod.image}: {told or 'cannot be pulled'}",
+            f"{pod.name}: image {pod.image}: {warning or 'cannot be pulled'}",
         )
     if ended == "OOMKilled":
-        return BrokerTrouble(
+        return BrokerProblem(
             pod.broker_id,
             ClusterReason.OUT_OF_MEMORY,
             f"{pod.name}: used more memory than spec.brokers.resources allows",
         )
     if reason == "CrashLoopBackOff" or (ended and not reason):
         # A gate at which it waited before it ended is open by now, or another one, and was not what ended it.
-        lines = [line for line in words.splitlines() if not line.startswith(GATE_TOLD)]
+        lines = [line for line in words.splitlines() if not line.startswith(GATE_PREFIX)]
         last = "; ".join(lines[-_LAST_LINES:]) or f"ended ({ended or 'no reason given'})"
-        return BrokerTrouble(pod.broker_id, ClusterReason.BROKER_CRASHING, f"{pod.name}: {_shortened(last)}")
+        return BrokerProblem(pod.broker_id, ClusterReason.BROKER_CRASHING, f"{pod.name}: {_shortened(last)}")
     if reason:
-        return BrokerTrouble(
+        return BrokerProblem(
             pod.broker_id, ClusterReason.CONTAINER_NOT_CREATED, f"{pod.name}: {reason}: {_shortened(message)}"
         )
     mount = _warning(observed, POD.name, pod.name, "MountVolume", "FailedMount")
     if mount and pod.never_started:
-        return BrokerTrouble(pod.broker_id, ClusterReason.CONTAINER_NOT_CREATED, f"{pod.name}: {mount}")
+        return BrokerProblem(pod.broker_id, ClusterReason.CONTAINER_NOT_CREATED, f"{pod.name}: {mount}")
     return None
 
 
-def _disk(observed: ObservedCluster, pod: Pod) -> BrokerTrouble | None:
+def _disk(observed: ObservedCluster, pod: Pod) -> BrokerProblem | None:
     """A broker that runs and answers 507 (Insufficient Storage) where it is asked whether it is ready.
 
     The status is all that a kubelet passes on.
     """
-    told = [w.message for w in observed.warnings if (w.kind, w.name, w.reason) == (POD.name, pod.name, "Unhealthy")]
-    if told and _DISK_FULL in told[-1]:
+    messages = [w.message for w in observed.warnings if (w.kind, w.name, w.reason) == (POD.name, pod.name, "Unhealthy")]
+    if messages and _DISK_FULL in messages[-1]:
         message = f"{pod.name}: a disk is full; its log says which, and it goes on by itself when there is room"
-        return BrokerTrouble(pod.broker_id, ClusterReason.DISK_FULL, message)
+        return BrokerProblem(pod.broker_id, ClusterReason.DISK_FULL, message)
     return None
 
 
 def _warning(observed: ObservedCluster, kind: str, name: str, *containing: str) -> str:
-    """What the last warning about an object says, if it holds one of the words."""
+    """Return what the last warning about an object says, if it holds one of the words."""
     for warned in reversed(observed.warnings):
         text = f"{warned.reason} {warned.message}"
         if (warned.kind, warned.name) == (kind, name) and (not containing or any(word in text for word in containing)):
@@ -200,7 +200,7 @@ def _shortened(text: str) -> str:
     return line if len(line) <= _WORDS_MAX else line[: _WORDS_MAX - 1] + "…"
 
 
-def summary(found: Iterable[BrokerTrouble]) -> tuple[ClusterReason, str] | None:
+def summary(found: Iterable[BrokerProblem]) -> tuple[ClusterReason, str] | None:
     """The most telling reason and a sentence; None when there is nothing. The status tells of each broker."""
     ordered = sorted(found, key=lambda one: (_ORDER.index(one.reason), one.broker_id))
     if not ordered:
@@ -227,7 +227,7 @@ last: nobody has to do anything about it."""
 
 
 def _fault_on(experiment: Object | None, pod: Pod, now: datetime) -> str:
-    """What the experiment does, or has just done, to the broker in this pod; empty when it has nothing to do with it.
+    """Return what the experiment does, or has just done, to the broker in this pod; empty when it has nothing to do with it.
 
     The sentence stays as it is for as long as the fault does: it is part of a status.
     """
