@@ -88,6 +88,12 @@ def test_reset_offsets(group: Group) -> None:
     assert group.consume() == ["1:0", "1:1", "1:2", "1:3", "1:4"]
     late = group.groups("reset-offsets", group.name, "--all-topics", "--to-datetime", "2099-01-01", "--dry-run")
     assert [move["to"] for move in late["partitions"]] == [5, 5]
+    recent = group.groups("reset-offsets", group.name, "--all-topics", "--by-duration", "P1D")
+    assert [move["to"] for move in recent["partitions"]] == [0, 0]
+    shifted = group.groups("reset-offsets", group.name, "--all-topics", "--shift-by", -2)
+    assert [move["to"] for move in shifted["partitions"]] == [3, 3]
+    far = group.groups("reset-offsets", group.name, "--topic", f"{group.topic}:0", "--shift-by", -99)
+    assert [move["to"] for move in far["partitions"]] == [0]
     beyond = group.groups("reset-offsets", group.name, "--all-topics", "--to-offset", 99)
     assert [move["to"] for move in beyond["partitions"]] == [5, 5]
     ahead = group.groups("reset-offsets", f"{group.name}-new", "--topic", group.topic, "--to-latest", "--execute")
@@ -104,6 +110,9 @@ def test_what_is_not_there(group: Group) -> None:
     assert f"{group.topic}-absent" not in group.cli("topic", "list").stdout.split()  # asking creates nothing
     outside = group.cli("groups", "reset-offsets", group.name, "--topic", f"{group.topic}:7", "--to-latest")
     assert outside.returncode == 2
+    nowhere = group.cli("groups", "reset-offsets", group.name, "--topic", group.topic, "--shift-by", 1)
+    assert (nowhere.returncode, nowhere.stderr.count("\n")) == (1, 1)
+    assert f"--shift-by: the group has no offset in {group.topic}-0" in nowhere.stderr
     nothing = group.cli("groups", "reset-offsets", group.name, "--all-topics", "--to-latest")
     assert nothing.returncode == 1
 

@@ -29,6 +29,7 @@ REPOSITORY = Path(__file__).parents[2]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 PACKAGES = {
     "broker-image/minikafka": (),
+    "broker-image/minikafka/reliability": ("reliability",),
     "broker-image/minikafka/testing": ("testing", "chaos"),
     "chaos/minikafka_chaos": ("chaos", "kubernetes"),
     "chaos/minikafka_chaos/controller": ("chaos", "kubernetes", "operator"),
@@ -45,8 +46,8 @@ EXTRAS = {
 }
 APART = {"chaos": ["minikafka_chaos.grounds.kubernetes", "minikafka_chaos.controller"]}
 """What needs more extras, and names them: modules whose names begin so."""
-OF_TESTING = "minikafka.testing."
-"""What the extra `testing` is for: in no package of another extra."""
+OF_OTHERS = ("minikafka.testing.", "minikafka.reliability.aiokafka_")
+"""What the extras `testing` and `reliability` are for: in no package of another extra."""
 TIMEOUT = 600
 PIP = ("--quiet", "--disable-pip-version-check", "--no-input", "--root-user-action", "ignore")
 
@@ -233,7 +234,7 @@ for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
 def test_an_extra_brings_all_that_its_package_imports(environment: Environment, extra: str, works: list[str]) -> None:
     commands = environment(extra)
     for package in ("minikafka", *EXTRAS[extra]):
-        done = run(commands / "python", "-c", _IMPORT_ALL, package, OF_TESTING, *APART.get(extra, []))
+        done = run(commands / "python", "-c", _IMPORT_ALL, package, *OF_OTHERS, *APART.get(extra, []))
         assert done.returncode == 0, done.stderr
     for arguments in works:
         done = run(commands / "python", "-m", "minikafka.cli", *arguments.split())

@@ -20,8 +20,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from minikafka.local.scratch import ScratchFolder
+
 from minikafka_analytics.spark import jvm
-from minikafka_analytics.storage.scratch import ScratchFolder
 
 if TYPE_CHECKING:
     from types import TracebackType

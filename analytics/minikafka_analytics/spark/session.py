@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from minikafka.local.scratch import ScratchFolder
+
 from minikafka_analytics.spark import jvm
 from minikafka_analytics.spark.archive import archived
 from minikafka_analytics.spark.failures import while_it_lives
@@ -33,7 +35,6 @@ from minikafka_analytics.spark.settings import (
     settings_for,
     small,
 )
-from minikafka_analytics.storage.scratch import ScratchFolder
 from minikafka_analytics.storage.stores import Place, in_store
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from minikafka.local.scratch import ScratchFolder
+
 from minikafka_analytics.spark.settings import is_one_process
 from minikafka_analytics.spark.sql import forget, name
 from minikafka_analytics.storage.paths import reader, uri
-from minikafka_analytics.storage.scratch import ScratchFolder
 from minikafka_analytics.storage.stores import Place, remove
 
 if TYPE_CHECKING:

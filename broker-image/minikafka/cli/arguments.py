@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.command.exits import bad_input
@@ -157,6 +158,23 @@ def moment(text: str) -> int:
     if parsed.tzinfo is None:
         parsed = parsed.replace(tzinfo=UTC)
     return round(parsed.timestamp() * 1000)
+
+
+_DURATION = re.compile(
+    r"P(?!$)(?:(?P<days>\d+)D)?(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+
+
+def duration(text: str) -> int:
+    """A duration as milliseconds: ISO 8601's PnDTnHnMnS (as kafka-consumer-groups)."""
+    found = _DURATION.fullmatch(text.upper())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration like P7D, PT30M or P1DT2H30M5S")
+    try:
+        span = timedelta(**{unit: float(number) for unit, number in found.groupdict(default="0").items()})
+    except OverflowError:
+        raise argparse.ArgumentTypeError(f"{text!r} is longer than a duration can be") from None
+    return round(span.total_seconds() * 1000)
 
 
 def replica_assignment(text: str) -> list[list[int]]:

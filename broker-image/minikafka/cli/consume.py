@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import base64
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +17,7 @@ from minikafka.cli.client import (
     kafka_errors,
     require_broker,
 )
+from minikafka.cli.output import text_or_base64
 from minikafka.command import exits
 from minikafka.command.exits import CommandError, bad_input
 
@@ -322,18 +322,8 @@ def _json_line(message: Any) -> bytes:
         "timestamp": timestamp if kind else None,
         "timestamp_type": {1: "CreateTime", 2: "LogAppendTime"}.get(kind),
         "leader_epoch": message.leader_epoch(),
-        **_as_text("key", message.key()),
-        **_as_text("value", message.value()),
-        "headers": [{"key": key, **_as_text("value", value)} for key, value in headers],
+        **text_or_base64("key", message.key()),
+        **text_or_base64("value", message.value()),
+        "headers": [{"key": key, **text_or_base64("value", value)} for key, value in headers],
     }
     return json.dumps(record, ensure_ascii=False).encode() + b"\n"
-
-
-def _as_text(name: str, raw: bytes | None) -> dict[str, str | None]:
-    """The bytes as text, or, when they are not UTF-8, as ``NAME_base64`` with NAME null."""
-    if raw is None:
-        return {name: None}
-    try:
-        return {name: raw.decode()}
-    except UnicodeDecodeError:
-        return {name: None, f"{name}_base64": base64.b64encode(raw).decode()}

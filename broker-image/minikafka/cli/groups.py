@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from typing import Any, NamedTuple
 
 from minikafka.cli import arguments
@@ -67,6 +68,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--to-latest", action="store_true")
     where.add_argument("--to-offset", type=arguments.whole_number(0), metavar="N", help="kept within what the log has")
     where.add_argument("--to-datetime", type=arguments.moment, metavar="ISO", help="first record of that time (UTC)")
+    where.add_argument(
+        "--by-duration", type=arguments.duration, metavar="PnDTnHnMnS", help="first record of so long ago"
+    )
+    where.add_argument("--shift-by", type=arguments.whole_number(-(2**63)), metavar="N", help="N on, or -N back")
     doing = reset.add_mutually_exclusive_group()
     doing.add_argument("--dry-run", action="store_true", help="only show it (default)")
     doing.add_argument("--execute", action="store_true", help="do it")
@@ -240,7 +245,7 @@ def _reset(args: argparse.Namespace) -> int:
     places = _places(args, wanted) if wanted else sorted(offsets)
     if not places:
         raise CommandError(exits.NO, f"group {name} has no offsets in any topic")
-    targets = _targets(admin, args, places)
+    targets = _targets(admin, args, places, offsets)
     rows = [
         (topic, partition, offsets.get((topic, partition)), targets[topic, partition]) for topic, partition in places
     ]
@@ -295,7 +300,9 @@ def _places(args: argparse.Namespace, wanted: list[tuple[str, list[int] | None]]
     return sorted(set(places))
 
 
-def _targets(admin: Any, args: argparse.Namespace, places: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+def _targets(
+    admin: Any, args: argparse.Namespace, places: list[tuple[str, int]], offsets: dict[tuple[str, int], int | None]
+) -> dict[tuple[str, int], int]:
     """Return where to move to; :class:`CommandError` when some partition cannot say."""
     spec = admin_library().OffsetSpec
     starts = _listed(admin, places, spec.earliest())
@@ -308,10 +315,26 @@ def _targets(admin: Any, args: argparse.Namespace, places: list[tuple[str, int]]
     if args.to_latest:
         return ends
     if args.to_offset is not None:
-        return {place: min(max(args.to_offset, starts[place]), ends[place]) for place in places}
-    found = _listed(admin, places, spec.for_timestamp(args.to_datetime))
+        return {place: _within(args.to_offset, starts[place], ends[place]) for place in places}
+    if args.shift_by is not None:
+        return {
+            place: _within(_committed(offsets, place) + args.shift_by, starts[place], ends[place]) for place in places
+        }
+    moment = args.to_datetime if args.by_duration is None else max(0, round(time.time() * 1000) - args.by_duration)
+    found = _listed(admin, places, spec.for_timestamp(moment))
     # no record so late: the end, as kafka-consumer-groups does
     return {place: found[place] if found.get(place, -1) >= 0 else ends[place] for place in places}
+
+
+def _within(offset: int, start: int, end: int) -> int:
+    return min(max(offset, start), end)
+
+
+def _committed(offsets: dict[tuple[str, int], int | None], place: tuple[str, int]) -> int:
+    offset = offsets.get(place)
+    if offset is None:
+        raise CommandError(exits.NO, "--shift-by: the group has no offset in {}-{}".format(*place))
+    return offset
 
 
 def _commit(admin: Any, name: str, targets: dict[tuple[str, int], int]) -> None:

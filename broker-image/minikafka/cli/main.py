@@ -69,6 +69,11 @@ SUBCOMMANDS = {
         "consumer groups: list, describe, reset-offsets, delete",
         "minikafka groups describe billing",
     ),
+    "dlq": Subcommand(
+        "minikafka.cli.dlq",
+        "dead letters: list, show, replay",
+        "minikafka dlq replay orders --execute",
+    ),
     "dump-log": Subcommand(
         "minikafka.cli.dump_log",
         "batches, epochs and CRC verdicts of log files",

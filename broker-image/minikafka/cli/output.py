@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from collections.abc import Iterable, Sequence
@@ -14,6 +15,16 @@ def print_json(value: Any) -> None:
     """One JSON document on one line of standard output, flushed."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(", ", ": ")) + "\n")
     sys.stdout.flush()
+
+
+def text_or_base64(name: str, raw: bytes | None) -> dict[str, str | None]:
+    """Bytes as JSON has them: text, or, when they are not UTF-8, ``NAME_base64`` with NAME null."""
+    if raw is None:
+        return {name: None}
+    try:
+        return {name: raw.decode()}
+    except UnicodeDecodeError:
+        return {name: None, f"{name}_base64": base64.b64encode(raw).decode()}
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:

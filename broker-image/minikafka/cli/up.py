@@ -6,6 +6,8 @@ import argparse
 import os
 import signal
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from types import FrameType
@@ -15,10 +17,10 @@ from minikafka.cli import arguments
 from minikafka.cli.output import print_json, print_table
 from minikafka.command import exits
 from minikafka.command.exits import CommandError
-from minikafka.local.cluster import READY_TIMEOUT, LocalCluster
+from minikafka.local.cluster import READY_TIMEOUT, TIED_BROKER_COMMAND, LocalCluster
 from minikafka.local.errors import BadRequest, ClusterError, PortInUse
 from minikafka.local.layout import ClusterInfo
-from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET, METRICS_PORT_OFFSET, require_free
+from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET, METRICS_PORT_OFFSET, free_base_port, require_free
 
 if TYPE_CHECKING:
     from minikafka_chaos.session.controlled import ControlledCluster
@@ -26,14 +28,22 @@ if TYPE_CHECKING:
 TOKEN = "MINIKAFKA_CONTROL_TOKEN"
 _WATCH_SECONDS = 1.0
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_BROKERS = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--data", required=True, metavar="DIR", help="where everything of the cluster lives")
-    parser.add_argument("--brokers", type=arguments.whole_number(1), metavar="N", help="default 3")
     parser.add_argument(
-        "--base-port", type=arguments.whole_number(1, 65535), metavar="PORT", help="of the first broker; default 19092"
+        "--data",
+        metavar="DIR",
+        help="where everything of the cluster lives; only with --while-stdin it may be left out",
+    )
+    parser.add_argument("--brokers", type=arguments.whole_number(1), metavar="N", help=f"default {_BROKERS}")
+    parser.add_argument(
+        "--base-port",
+        type=arguments.whole_number(0, 65535),
+        metavar="PORT",
+        help="of the first broker; default 19092; 0: ports that are free",
     )
     for what, of, above in (
         ("replication", "where brokers reach each other", INTER_BROKER_PORT_OFFSET),
@@ -66,6 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="serve the verbs that break brokers over HTTP (OpenAPI at /v1/openapi.json); needs a token where not on loopback, "
         f"from {TOKEN} or a new one",
     )
+    parser.add_argument(
+        "--while-stdin",
+        action="store_true",
+        help="end when standard input does, with the program that holds its other end; brokers die then, as by kill -9. "
+        "Without --data all is in a temporary folder, which is removed",
+    )
     parser.add_argument("--detach", action="store_true", help="return when all are ready; `minikafka down` stops them")
     parser.add_argument(
         "--timeout", type=arguments.seconds, default=READY_TIMEOUT, metavar="SECONDS", help="to get ready (default 30)"
@@ -87,7 +103,42 @@ def _racks(text: str) -> list[str]:
 
 def run(args: argparse.Namespace) -> int:
     """Start what does not run, show it, and, without --detach, stay until Ctrl-C and bring it down."""
+    if not args.while_stdin:
+        if args.data is None:
+            raise exits.bad_input("--data: is needed; only with --while-stdin it may be left out")
+        return _run(args, LocalCluster(args.data))
+    if args.detach:
+        raise exits.bad_input("--while-stdin: lasts as long as this program; not with --detach")
+    if args.data is not None:
+        return _run_tied(args)
+    with tempfile.TemporaryDirectory(prefix="minikafka-", ignore_cleanup_errors=True) as folder:
+        args.data = folder
+        return _run_tied(args)
+
+
+def _run_tied(args: argparse.Namespace) -> int:
+    """Run with brokers that do not outlive this program, not even where it is killed."""
     cluster = LocalCluster(args.data)
+    if running := _running(cluster):
+        raise exits.bad_input(
+            f"--while-stdin: {len(running)} brokers run already in {args.data}; bring them down first"
+        )
+    theirs, ours = os.pipe()
+    try:
+        return _run(args, LocalCluster(args.data, TIED_BROKER_COMMAND, theirs), lifeline=ours)
+    finally:
+        os.close(theirs)
+
+
+def _end_with_stdin(lifeline: int) -> None:
+    """Wait for the end of standard input; then let the brokers die, and this program bring down what is left."""
+    while os.read(0, 4096):
+        pass
+    os.close(lifeline)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _run(args: argparse.Namespace, cluster: LocalCluster, lifeline: int | None = None) -> int:
     control = _controlled(cluster, args)
     before = _running(cluster)
     # Closing the terminal, or a supervisor's stop, must not leave brokers behind either.
@@ -101,6 +152,8 @@ def run(args: argparse.Namespace) -> int:
         raise KeyboardInterrupt
 
     handlers = {number: signal.signal(number, interrupt) for number in _ENDING}
+    if lifeline is not None:
+        threading.Thread(target=_end_with_stdin, args=(lifeline,), name="lifeline", daemon=True).start()
     ready = False
     try:
         info = _up(cluster if control is None else control, args)
@@ -164,7 +217,7 @@ def _up(cluster: LocalCluster | ControlledCluster, args: argparse.Namespace) -> 
     try:
         return cluster.up(
             brokers=args.brokers,
-            base_port=args.base_port,
+            base_port=_base_port(cluster, args) if args.base_port == 0 else args.base_port,
             config=arguments.settings(args.config),
             replication_base_port=args.replication_base_port,
             metrics_base_port=args.metrics_base_port,
@@ -176,6 +229,11 @@ def _up(cluster: LocalCluster | ControlledCluster, args: argparse.Namespace) -> 
         raise exits.bad_input(str(error)) from error
     except ClusterError as error:
         raise CommandError(exits.NO, str(error)) from error
+
+
+def _base_port(cluster: LocalCluster | ControlledCluster, args: argparse.Namespace) -> int | None:
+    """A port with free ones after it; None where the cluster has its ports already."""
+    return None if cluster.exists else free_base_port(args.brokers or _BROKERS)
 
 
 def _show(info: ClusterInfo, control: ControlledCluster | None, *, as_json: bool) -> None:

@@ -162,6 +162,7 @@ class BrokerLoop(uvloop.Loop):
     def __init__(self) -> None:
         super().__init__()
         self.protocols: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.servers: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def _known(self, factory: Callable[[], Any]) -> Callable[[], Any]:
         def make() -> Any:
@@ -175,7 +176,9 @@ class BrokerLoop(uvloop.Loop):
         return await super().create_connection(self._known(protocol_factory), *args, **options)
 
     async def create_server(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
-        return await super().create_server(self._known(protocol_factory), *args, **options)
+        server = await super().create_server(self._known(protocol_factory), *args, **options)
+        self.servers.add(server)
+        return server
 
 
 class BrokerThread:
@@ -246,15 +249,15 @@ class BrokerThread:
         self._dead = True
         for task in asyncio.all_tasks(self._loop):
             task.cancel()
-        if self._broker is not None:
-            self._broker.listeners.close()
-        for protocol in list(self._loop.protocols):
-            transport = getattr(protocol, "transport", None) or getattr(protocol, "_transport", None)
-            if transport is not None:
-                transport.abort()
+        for server in self._loop.servers:
+            server.close()
         self._last_rounds(LAST_ROUNDS)
 
     def _last_rounds(self, left: int) -> None:
+        for protocol in list(self._loop.protocols):  # in each round: some were accepted just before the end
+            transport = getattr(protocol, "transport", None) or getattr(protocol, "_transport", None)
+            if transport is not None:
+                transport.abort()
         if left:
             self._loop.call_soon(self._last_rounds, left - 1)
         else:

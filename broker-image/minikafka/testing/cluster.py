@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from minikafka_chaos.session.session import ChaosSession
 
 from minikafka.local.cluster import TIED_BROKER_COMMAND, LocalCluster
 from minikafka.local.layout import BROKERS_MAX, INTER_BROKER
+from minikafka.local.scratch import ScratchFolder
 from minikafka.testing.threads_ground import ThreadsGround
 
 SETTINGS = {"minikafka.test.hooks": "true", "offsets.topic.num.partitions": "4", "auto.create.topics.enable": "false"}
@@ -31,7 +31,8 @@ class MiniKafkaCluster(ChaosSession):
         settings: of the brokers, by Kafka's names.
         in_process: brokers are threads of this process, with their data in memory, and start in a tenth of a second;
             otherwise they are processes with files, and die by a real kill -9.
-        folder: where data, event logs and the journal go; a temporary folder that `close` removes when none is given.
+        folder: where data, event logs and the journal go; a temporary folder when none is given, which `close` removes, or,
+            where this program is killed, the next cluster.
 
     Raises:
         VerbRefused: the cluster cannot be so.
@@ -52,8 +53,8 @@ class MiniKafkaCluster(ChaosSession):
         hooks = values["minikafka.test.hooks"] == "true"
         if in_process and not hooks:
             raise VerbRefused("minikafka.test.hooks: brokers in this process always have hooks")
-        self._scratch = None if folder is not None else tempfile.mkdtemp(prefix="minikafka-test-")
-        place = Path(folder if folder is not None else str(self._scratch)).absolute()
+        self._scratch = ScratchFolder(Path(tempfile.gettempdir()), "minikafka-test-") if folder is None else None
+        place = self._scratch.path if self._scratch is not None else Path(str(folder)).absolute()
         self._lifeline = os.pipe()
         ground = self._launched(place, brokers, values, in_process)
         super().__init__(ground, place, hooks)
@@ -99,7 +100,7 @@ class MiniKafkaCluster(ChaosSession):
                 os.close(end)
         self._lifeline = (-1, -1)
         if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch.remove()
 
     def __enter__(self) -> Self:
         return self

@@ -21,6 +21,11 @@ SCOPES: tuple[Scope, ...] = ("session", "package", "module", "class", "function"
 MODES = ("processes", "in-process")
 MARKER = "minikafka"
 MARKER_TAKES = frozenset(("brokers", "settings", "in_process"))
+MARKER_KINDS = (
+    ("brokers", int, "a whole number"),
+    ("settings", dict, "a dictionary"),
+    ("in_process", bool, "True or False"),
+)
 _began = pytest.StashKey[float]()
 
 
@@ -98,7 +103,7 @@ def minikafka_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clu
 @pytest.fixture
 def minikafka_cluster(minikafka_clusters: ClusterPool, request: pytest.FixtureRequest) -> Iterator[MiniKafkaCluster]:
     """A cluster whose brokers may be broken: see `minikafka.testing.MiniKafkaCluster`. It is healed after the test."""
-    cluster = minikafka_clusters.get(*_wanted(request.config, request.node.get_closest_marker(MARKER)))
+    cluster = _cluster(minikafka_clusters, request)
     request.node.stash[_began] = time.time()
     yield cluster
     try:
@@ -109,18 +114,39 @@ def minikafka_cluster(minikafka_clusters: ClusterPool, request: pytest.FixtureRe
         raise
 
 
+def _cluster(clusters: ClusterPool, request: pytest.FixtureRequest) -> MiniKafkaCluster:
+    """The cluster that a test asks for; where there can be none, one line says why, without a traceback of ours."""
+    try:
+        return clusters.get(*_wanted(request.config, request.node.get_closest_marker(MARKER)))
+    except pytest.UsageError as error:
+        line = str(error)
+    except Exception as error:
+        from minikafka.testing import ToolTrouble, VerbRefused
+
+        if not isinstance(error, ToolTrouble | VerbRefused):
+            raise
+        line = str(error)
+    pytest.fail(f"minikafka_cluster: {line}", pytrace=False)
+
+
 def _wanted(config: pytest.Config, marker: pytest.Mark | None) -> tuple[int, dict[str, str], bool]:
     """Brokers, settings, and whether they run in this process: what the marker says, else the configuration."""
     asked = {} if marker is None else dict(marker.kwargs)
-    if strange := asked.keys() - MARKER_TAKES or (marker is not None and marker.args):
-        raise pytest.UsageError(f"marker {MARKER}: {strange} is unknown; allowed: {', '.join(sorted(MARKER_TAKES))}")
+    if strange := [*(asked.keys() - MARKER_TAKES), *(() if marker is None else marker.args)]:
+        raise pytest.UsageError(
+            f"marker {MARKER}: {strange[0]!r} is unknown; allowed: {', '.join(sorted(MARKER_TAKES))}"
+        )
+    for name, kind, words in MARKER_KINDS:
+        if name in asked and type(asked[name]) is not kind:
+            raise pytest.UsageError(f"marker {MARKER}: {name}: {asked[name]!r} is not {words}")
     settings = dict(_setting(line) for line in config.getini("minikafka_settings"))
     mode = config.getoption("--minikafka-mode") or _chosen(config, "minikafka_mode", MODES)
     brokers = config.getini("minikafka_brokers")
     if not str(brokers).isdigit():
         raise pytest.UsageError(f"minikafka_brokers: {brokers!r} is not a whole number")
     in_process = asked.get("in_process", mode == "in-process")
-    return int(asked.get("brokers", brokers)), settings | dict(asked.get("settings", {})), bool(in_process)
+    settings |= {str(key): str(value) for key, value in asked.get("settings", {}).items()}
+    return int(asked.get("brokers", brokers)), settings, in_process
 
 
 def _setting(line: str) -> tuple[str, str]:

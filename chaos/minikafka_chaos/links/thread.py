@@ -23,12 +23,23 @@ class LinkThread:
         self._links = Links(seed)
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda _loop, _context: None)  # brokers die here on purpose
-        threading.Thread(target=self._loop.run_forever, name="links", daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, name="links", daemon=True)
+        self._thread.start()
         try:
             self._ports = self._run(serve(self._links, list(ports)))
         except OSError as error:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._stop()
             raise ToolTrouble(f"the proxy between the brokers: {error}") from error
+
+    def _serve(self) -> None:
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(ANSWER_SECONDS_MAX)
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(ANSWER_SECONDS_MAX)
@@ -43,9 +54,9 @@ class LinkThread:
 
     def close(self) -> None:
         """End the proxy. Safe to call twice."""
-        if self._loop.is_running():
+        if self._thread.is_alive():
             self._run(self._end())
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._stop()
 
     async def _end(self) -> None:
         for port in self._ports:

@@ -27,7 +27,7 @@ class TopicNotMade(ToolTrouble):
 def create_topic(bootstrap: str, plan: TopicPlan, deadline_s: float) -> None:
     """Create a topic and wait until every partition has a leader and a full ISR.
 
-    Raises ToolTrouble when the cluster refuses it or is not so far in `deadline_s` seconds.
+    Raises TopicNotMade when the cluster refuses it, ToolTrouble when it is not so far in `deadline_s` seconds.
     """
     admin = AdminClient(admin_config(bootstrap))
     deadline = time.monotonic() + deadline_s
@@ -48,7 +48,9 @@ def create_topic(bootstrap: str, plan: TopicPlan, deadline_s: float) -> None:
             cause = error.args[0] if error.args else error
             if isinstance(cause, KafkaError) and cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 break  # an earlier attempt whose answer was lost: topics of a run have names of their own
-            if time.monotonic() > deadline or not _may_pass(cause):
+            if not _may_pass(cause):
+                raise TopicNotMade(f"topic {plan.name} could not be created: {_words(cause)}") from error
+            if time.monotonic() > deadline:
                 raise ToolTrouble(f"topic {plan.name} could not be created: {_words(cause)}") from error
             time.sleep(POLL_S)
     _wait_for_leaders(admin, plan, deadline)

@@ -46,6 +46,11 @@ class ControlledCluster:
         assert self._server is not None, "it is up"
         return self._server.token
 
+    @property
+    def exists(self) -> bool:
+        """Whether the data directory has a cluster."""
+        return self._cluster.exists
+
     def up(self, **asked: Any) -> ClusterInfo:
         """Start the cluster, with a proxy between its brokers, injected faults and hooks; then open the port.
 

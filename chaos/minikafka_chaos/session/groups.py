@@ -1,4 +1,4 @@
-"""Consumer groups as their coordinators tell them."""
+"""Consumer groups as their coordinators tell them, and the topic that they need."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from dataclasses import dataclass
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.load.librdkafka import admin_config
+from minikafka_chaos.session.partitions import ask
+
+OFFSETS_TOPIC = "__consumer_offsets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,13 @@ class GroupOffsets:
     state: str
     members: tuple[str, ...]
     offsets: Mapping[TopicPartition, int]
+
+
+def make_offsets_topic(bootstrap: str) -> None:
+    """Have `__consumer_offsets` made, as by the first group; returns when it is. Raises ToolTrouble."""
+    answer = ask(bootstrap, ApiKey.FIND_COORDINATOR, 2, {"key": OFFSETS_TOPIC, "key_type": 0})
+    if answer.error_code:
+        raise ToolTrouble(f"{OFFSETS_TOPIC} was not made: {ErrorCode(answer.error_code).name}")
 
 
 def describe_groups(bootstrap: str, deadline_s: float) -> dict[str, GroupOffsets]:

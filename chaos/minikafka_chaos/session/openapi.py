@@ -6,10 +6,12 @@ from typing import Any
 
 from minikafka import __version__
 
+from minikafka_chaos.session.results import result_schema
 from minikafka_chaos.session.verbs import VERBS, does, model
 
 PATH = "/v1"
 DOCUMENT = f"{PATH}/openapi.json"
+ERROR = {"$ref": "#/components/schemas/Error"}
 
 
 def document() -> dict[str, Any]:
@@ -25,7 +27,6 @@ def document() -> dict[str, Any]:
         "components": {
             "schemas": {
                 "Error": _object({"error": {"type": "string", "description": "One line."}}, ["error"]),
-                "Result": _object({"result": {"description": "What the verb returns; null for nothing."}}, ["result"]),
             },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
@@ -49,14 +50,13 @@ def _operation(verb: str) -> dict[str, Any]:
             "content": {"application/json": {"schema": schema}},
         },
         "responses": {
-            "200": _answer("It is done.", "Result"),
-            "400": _answer("It cannot be done; nothing was changed.", "Error"),
-            "401": _answer("The token is missing or wrong.", "Error"),
-            "503": _answer("It was tried, and did not come to its end.", "Error"),
+            "200": _answer("It is done.", _object({"result": result_schema(verb)}, ["result"])),
+            "400": _answer("It cannot be done; nothing was changed.", ERROR),
+            "401": _answer("The token is missing or wrong.", ERROR),
+            "503": _answer("It was tried, and did not come to its end.", ERROR),
         },
     }
 
 
-def _answer(words: str, schema: str) -> dict[str, Any]:
-    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
-    return {"description": words, "content": content}
+def _answer(words: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": words, "content": {"application/json": {"schema": schema}}}

@@ -7,6 +7,7 @@ all that is still broken ends with `heal`.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import tempfile
 import time
@@ -24,13 +25,14 @@ from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition, Ground
 from minikafka_chaos.load.clients import PartitionView, TopicPlan
 from minikafka_chaos.load.reader import ReadRecord, read_records
+from minikafka_chaos.load.topics import TopicNotMade
 from minikafka_chaos.record.journal import Journal
 from minikafka_chaos.run.open_faults import OpenFaults
 from minikafka_chaos.run.replica_evidence import TopicEvidence, write_replicas
 from minikafka_chaos.scenario.faults import PLAIN, Direction, Fault, Parameters, Targets, WipeMode
 from minikafka_chaos.session.errors import VerbRefused
 from minikafka_chaos.session.evidence import CommittedLog, acknowledgements, write_history
-from minikafka_chaos.session.groups import GroupOffsets, describe_groups
+from minikafka_chaos.session.groups import OFFSETS_TOPIC, GroupOffsets, describe_groups, make_offsets_topic
 from minikafka_chaos.session.hooks import BrokerHooks
 from minikafka_chaos.session.partitions import ask, committed_batches, prefer
 from minikafka_chaos.verdict.claims import Terms
@@ -114,6 +116,7 @@ class ChaosSession:
         self.topics: list[str] = []
         """Those that `create_topic` has made, and nobody has forgotten since: what a verdict is about."""
         self._hooks = hooks
+        self._groups_prepared = False
         self._numbers = itertools.count(1)
         self._observations: dict[str, Observation] = {}
         self.journal = Journal(folder / "journal.jsonl", ground.clock.time, durable)
@@ -273,17 +276,23 @@ class ChaosSession:
     ) -> str:
         """Create a topic, and wait until every partition has a leader and a full ISR; its name, a new one when none is given."""
         brokers = len(self.ground.brokers)
+        for field, number in (("replication_factor", replication_factor), ("partitions", partitions)):
+            if not isinstance(number, int):
+                raise VerbRefused(f"{field}: {number!r} is not a whole number")
         if not 1 <= replication_factor <= brokers:
             raise VerbRefused(
                 f"replication_factor: {replication_factor} is not between 1 and {brokers}, the number of brokers"
             )
         if partitions < 1:
             raise VerbRefused(f"partitions: {partitions} is not at least 1")
-        name = name or f"topic-{uuid.uuid4().hex[:8]}"
+        name = f"topic-{uuid.uuid4().hex[:8]}" if name is None else name
         if self._view.partitions(name):
             raise VerbRefused(f"name: topic {name} is there already")
         plan = TopicPlan(name, partitions, replication_factor, None, dict(config or {}))
-        self.ground.clients.create_topic(plan, deadline_s)
+        try:
+            self.ground.clients.create_topic(plan, deadline_s)
+        except TopicNotMade as error:
+            raise VerbRefused(str(error)) from error
         self.topics.append(name)
         return name
 
@@ -398,7 +407,9 @@ class ChaosSession:
     def _known(self, broker: int) -> None:
         brokers = self.ground.brokers
         if broker not in brokers:
-            raise VerbRefused(f"broker {broker} does not exist: this cluster has brokers {brokers[0]} to {brokers[-1]}")
+            raise VerbRefused(
+                f"broker {broker!r} does not exist: this cluster has brokers {brokers[0]} to {brokers[-1]}"
+            )
 
     def _needs(self, broker: int, *allowed: BrokerCondition) -> BrokerCondition:
         """Its condition, which has to be one of these."""
@@ -419,6 +430,23 @@ class ChaosSession:
         role: str | None = None,
         then: Callable[[], None] = lambda: None,
     ) -> None:
+        self._prepare_groups()
         name = f"{verb.kind.replace('_', '-')}-{next(self._numbers)}"
         with self._faults.making(Fault(name, verb, parameters, step=name), Targets((broker,), tuple(peers), role)):
             then()
+
+    def _prepare_groups(self) -> None:
+        """Have the topic of consumer groups before the first broker is broken, as a cluster has that was in use.
+
+        Otherwise it would be made for the first group that somebody starts, which takes as many living brokers as it has
+        replicas: a service that is started after a kill would wait for its coordinator until the cluster is healed.
+        """
+        ground = self.ground
+        if self._groups_prepared or any(
+            ground.condition(each) is not BrokerCondition.RUNNING for each in ground.brokers
+        ):
+            return
+        self._groups_prepared = True
+        if not self._view.partitions(OFFSETS_TOPIC):
+            with contextlib.suppress(ToolTrouble):  # a cluster that does not make it is broken all the same
+                make_offsets_topic(ground.live_bootstrap)

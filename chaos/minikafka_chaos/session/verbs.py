@@ -5,19 +5,16 @@ All is taken from the methods of `ChaosSession`, so that HTTP, its OpenAPI docum
 
 from __future__ import annotations
 
-import base64
 import inspect
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from enum import Enum
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from minikafka_chaos.session.errors import VerbRefused
-from minikafka_chaos.session.session import ChaosSession, Observation
-from minikafka_chaos.verdict.verdict import Verdict
+from minikafka_chaos.session.results import plain
+from minikafka_chaos.session.session import DIRECTIONS, WIPE_MODES, ChaosSession
 
 VERBS = (
     "create_topic",
@@ -44,6 +41,9 @@ VERBS = (
 )
 """Methods of `ChaosSession`, in the order in which they are told."""
 
+ALLOWED: Mapping[str, Iterable[str]] = {"mode": WIPE_MODES, "direction": DIRECTIONS}
+"""Fields whose values are some words, for the document; the verb itself says so to who sends another."""
+
 
 @cache
 def model(verb: str) -> type[BaseModel]:
@@ -53,6 +53,8 @@ def model(verb: str) -> type[BaseModel]:
     found: dict[str, Any] = {}
     for name, parameter in list(inspect.signature(method).parameters.items())[1:]:
         hint = hints[name]
+        if name in ALLOWED:
+            hint = Annotated[hint, Field(json_schema_extra={"enum": list(ALLOWED[name])})]
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             found[name] = (list[hint], [])  # type: ignore[valid-type]  # a hint that is looked up
         else:
@@ -84,27 +86,3 @@ def call(session: ChaosSession, verb: str, given: Mapping[str, Any]) -> Any:
         elif parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
             spread.append(named.pop(name))
     return plain(getattr(session, verb)(*spread, **named))
-
-
-def plain(value: Any) -> Any:
-    """A result as JSON has it. Bytes are text where they are UTF-8, else `{"base64": ...}`."""
-    if isinstance(value, Verdict):
-        return value.as_json()
-    if isinstance(value, Observation):
-        return value.api
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"base64": base64.b64encode(value).decode()}
-    if isinstance(value, Enum):
-        return value.value
-    if hasattr(value, "_asdict"):
-        return {name: plain(each) for name, each in value._asdict().items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [plain(each) for each in value]
-    return value

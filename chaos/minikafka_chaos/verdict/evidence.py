@@ -8,7 +8,6 @@ history.
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import duckdb
+from minikafka.local.scratch import ScratchFolder
 
 from minikafka_chaos.record.history import HistoryError, check_history
 from minikafka_chaos.record.replica_lines import CONTRADICTIONS, check_replicas
@@ -89,15 +89,15 @@ class Evidence:
 
     def __init__(self, history: Path, replicas: Path | None = None, accept_before: float = ALWAYS) -> None:
         self.has_replicas = replicas is not None
-        self._scratch = Path(tempfile.mkdtemp(prefix="minikafka-verdict-"))
+        self._folder = ScratchFolder(Path(tempfile.gettempdir()), "minikafka-verdict-")
         self._history, self._replicas = history, replicas
         try:
             large = history.is_file() and history.stat().st_size >= ON_DISK_FROM_BYTES
-            self.db = duckdb.connect(str(self._scratch / "evidence.db") if large else ":memory:")
+            self.db = duckdb.connect(str(self._folder.path / "evidence.db") if large else ":memory:")
             self.db.execute("SET threads = 1")
             self.db.execute("SET asof_loop_join_threshold = 0")  # it guesses too low, and then compares all with all
             self.db.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
-            self.db.execute(f"SET temp_directory = '{_quoted(self._scratch / 'spill')}'")
+            self.db.execute(f"SET temp_directory = '{_quoted(self._folder.path / 'spill')}'")
             self.db.execute("SET VARIABLE accept_before = ?::DOUBLE", [accept_before])
             self._load()
         except BaseException:
@@ -115,7 +115,7 @@ class Evidence:
             if hasattr(self, "db"):
                 self.db.close()
         finally:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._folder.remove()
 
     # -- asking ----------------------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class Evidence:
 
     def _load_history(self) -> None:
         check_history(self._history)
-        with _whole_lines(self._history, self._scratch) as path:
+        with _whole_lines(self._history, self._folder.path) as path:
             try:
                 self.run(
                     f"""
@@ -179,7 +179,7 @@ class Evidence:
             self.run(f"CREATE TABLE told AS SELECT {columns} WHERE false")
             return
         check_replicas(self._replicas)
-        with _whole_lines(self._replicas, self._scratch) as path:
+        with _whole_lines(self._replicas, self._folder.path) as path:
             source = f"read_json('{_quoted(path)}', format = 'newline_delimited', columns = {REPLICA_COLUMNS})"
             try:
                 self.run(f"CREATE TABLE told AS SELECT * FROM {source}")

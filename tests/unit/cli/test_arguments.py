@@ -118,3 +118,24 @@ def test_topics_come_in_either_way_each_once() -> None:
         arguments.topic_of(Namespace(topics=None, topic_option=None))
     with pytest.raises(CommandError, match="takes one topic, not 2: a, b"):
         arguments.topic_of(Namespace(topics="a", topic_option=["b"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "millis"),
+    [("P7D", 604_800_000), ("PT2H", 7_200_000), ("PT30M", 1_800_000), ("PT0.25S", 250), ("p1dt2h3m4s", 93_784_000)],
+)
+def test_durations(text: str, millis: int) -> None:
+    assert arguments.duration(text) == millis
+
+
+@pytest.mark.parametrize(
+    "text", ["", "P", "PT", "P1DT", "7D", "P1H", "PT1D", "-PT1H", "P1W", "PT1.5H", "PT1H2", "P1D\n"]
+)
+def test_no_durations(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=r"is not a duration like P7D, PT30M or P1DT2H30M5S"):
+        arguments.duration(text)
+
+
+def test_a_duration_beyond_all_calendars() -> None:
+    with pytest.raises(ArgumentTypeError, match="is longer than a duration can be"):
+        arguments.duration("P9999999999D")

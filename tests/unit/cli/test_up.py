@@ -56,7 +56,7 @@ def test_a_signal_whose_exception_is_swallowed(number: signal.Signals, monkeypat
     monkeypatch.setattr(up, "show", lambda info, as_json: None)
     monkeypatch.setattr(up, "_WATCH_SECONDS", 0.0)
     before = signal.getsignal(number)
-    assert up.run(argparse.Namespace(data="unused", detach=False, control=None, json=True)) == 0
+    assert up.run(argparse.Namespace(data="unused", detach=False, control=None, json=True, while_stdin=False)) == 0
     assert brokers.stopped and brokers.looks == 1
     assert signal.getsignal(number) == before
 
@@ -70,3 +70,15 @@ def test_a_control_port_that_cannot_be_starts_nothing(tmp_path: Path, capsys: py
     assert "not with --detach" in capsys.readouterr().err
     assert main(["up", "--data", str(tmp_path / "data"), "--control", "70000"]) == 2
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "--data: is needed; only with --while-stdin"),
+        (["--while-stdin", "--detach"], "--while-stdin: lasts as long as this program; not with --detach"),
+    ],
+)
+def test_a_life_that_cannot_be_is_refused(options: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["up", *options]) == 2
+    assert words in capsys.readouterr().err

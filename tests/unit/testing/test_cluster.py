@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -145,6 +147,17 @@ def test_groups_tell_what_they_committed(cluster: MiniKafkaCluster) -> None:
     assert (group.state, group.members, dict(group.offsets)) == ("empty", (), {(topic, 0): 2})
 
 
+def test_a_service_that_is_started_after_the_first_kill_has_its_group() -> None:
+    """The topic of groups takes three living brokers to be made."""
+    with MiniKafkaCluster(in_process=True) as cluster:
+        topic = cluster.create_topic()
+        cluster.kill_leader(topic)
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "late", "log_level": 0})
+        consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+        consumer.close()
+        assert dict(cluster.groups()["late"].offsets) == {(topic, 0): 0}
+
+
 def test_what_cannot_be_done_is_refused_and_leaves_no_line(cluster: MiniKafkaCluster) -> None:
     topic = cluster.create_topic()
     cluster.kill(3)
@@ -162,6 +175,11 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(cluster: MiniKafkaClu
         (lambda: cluster.move_leader(topic, 0, 3), "broker 3 is dead: it has to be running"),
         (lambda: cluster.create_topic(topic), "is there already"),
         (lambda: cluster.create_topic(replication_factor=4), "replication_factor: 4 is not between 1 and 3"),
+        (lambda: cluster.create_topic(partitions="2"), "partitions: '2' is not a whole number"),  # type: ignore[arg-type]
+        (lambda: cluster.create_topic("a b"), "topic a b could not be created"),
+        (lambda: cluster.create_topic(""), "could not be created"),
+        (lambda: cluster.create_topic(config={"no.such.key": "1"}), "no.such.key"),
+        (lambda: cluster.kill("1"), "broker '1' does not exist"),  # type: ignore[arg-type]
         (lambda: cluster.create_topic(partitions=0), "partitions: 0 is not at least 1"),
         (lambda: cluster.inject_error("Produce", 999), "code: 999 is not the number"),
     ):
@@ -206,6 +224,19 @@ def test_a_full_cluster_of_one_broker() -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=0.1)
+
+
+def test_a_cluster_that_has_ended_leaves_nothing_open() -> None:
+    """unittest, unlike pytest, shows such warnings to whoever tests with it."""
+    gc.collect()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with MiniKafkaCluster(2, in_process=True) as cluster:
+            cluster.kill(1)
+        del cluster
+        gc.collect()
+    unclosed = [str(each.message) for each in told if issubclass(each.category, ResourceWarning)]
+    assert [each for each in unclosed if "event loop" in each or "TCPServer" in each] == []
 
 
 def test_what_a_dead_broker_still_does_reaches_nothing() -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from minikafka.protocol.types import TopicPartition
 from minikafka.testing import MiniKafkaCluster, VerbRefused
+from minikafka_chaos.load.reader import ReadRecord
 from minikafka_chaos.session.control import Control, ControlServer, is_loopback
+from minikafka_chaos.session.groups import GroupOffsets
 from minikafka_chaos.session.openapi import document
+from minikafka_chaos.session.results import plain, result_schema
 from minikafka_chaos.session.verbs import VERBS, model
 
 
@@ -45,8 +50,17 @@ def asked(server: ControlServer, path: str, body: bytes | None, **headers: str) 
 SAYS_JSON = {"Content-Type": "application/json", "Authorization": "Bearer a-token"}
 
 
+class Described(Control):
+    """A client that gets what the document says."""
+
+    def ask(self, verb: str, given: Mapping[str, Any]) -> Any:
+        found = super().ask(verb, given)
+        Draft202012Validator(result_schema(verb)).validate(found)
+        return found
+
+
 def test_verbs_are_carried_out(server: ControlServer, tmp_path: Path) -> None:
-    control = Control.of(tmp_path)
+    control = Described.of(tmp_path)
     assert control is not None
     assert control.ask("create_topic", {"name": "orders", "replication_factor": 2}) == "orders"
     control.ask("cut", {"broker": 1, "peers": [2]})
@@ -55,7 +69,9 @@ def test_verbs_are_carried_out(server: ControlServer, tmp_path: Path) -> None:
     assert control.ask("heal", {}) == ["healed every link", "started broker 2"]
     control.ask("observe", {"api": "Produce"})
     assert control.ask("requests", {"api": "Produce"}) == []
+    assert control.ask("leader", {"topic": "orders"}) in (1, 2)
     assert control.ask("records", {"topic": "orders"}) == []
+    assert control.ask("groups", {}) == {}
     assert control.ask("verdict", {})["verdict"] == "Inconclusive"
 
 
@@ -81,6 +97,49 @@ def test_what_cannot_be_is_refused_in_one_line(
     assert (code, list(told)) == (status, ["error"])
     assert words in told["error"]
     assert "\n" not in told["error"]
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "status", "words"),
+    [
+        ("PUT", {"Content-Length": "2"}, 501, "Unsupported method ('PUT'): there is GET /v1/openapi.json, and POST"),
+        ("GET", {}, 404, "there is GET /v1/openapi.json, and POST /v1/VERB"),
+        ("POST", {"Transfer-Encoding": "chunked"}, 400, "Transfer-Encoding: is not taken"),
+    ],
+)
+def test_a_request_of_another_form_is_answered_in_json(
+    server: ControlServer, method: str, headers: dict[str, str], status: int, words: str
+) -> None:
+    """A body in chunks that nobody reads would be one without fields: `heal` instead of a refusal."""
+    connection = http.client.HTTPConnection(server.url.split("/")[2], timeout=60)
+    connection.putrequest(method, "/v1/heal")
+    for name, value in {**SAYS_JSON, **headers}.items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    answer = connection.getresponse()
+    told = json.loads(answer.read())
+    assert (answer.status, answer.getheader("Connection")) == (status, "close")
+    assert words in told["error"]
+    connection.close()
+
+
+def test_words_that_are_allowed_are_described() -> None:
+    paths = document()["paths"]
+    for verb, field, words in (
+        ("power_loss", "mode", ["all", "torn", "garbage"]),
+        ("cut", "direction", ["both", "inbound", "outbound"]),
+    ):
+        schema = paths[f"/v1/{verb}"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        assert sorted(schema["properties"][field]["enum"]) == sorted(words)
+
+
+def test_what_records_and_groups_are_is_described() -> None:
+    text, other = (ReadRecord(0, 1, None, value, (("h", None),), 5, None) for value in (b"a", b"\xff"))
+    described = Draft202012Validator(result_schema("records"))
+    assert described.is_valid(plain([text, other]))
+    assert not described.is_valid([{**plain(text), "offset": "1"}])
+    group = GroupOffsets("g", "stable", ("m",), {TopicPartition("t", 0): 3})
+    assert Draft202012Validator(result_schema("groups")).is_valid(plain({"g": group}))
 
 
 def test_without_a_token_another_name_of_this_machine_is_refused(cluster: MiniKafkaCluster, tmp_path: Path) -> None:
@@ -121,3 +180,6 @@ def test_the_document_describes_every_verb(server: ControlServer) -> None:
         Draft202012Validator.check_schema(schema)
         assert set(schema["properties"]) == set(model(verb).model_fields)
         assert operation["summary"]
+        result = operation["responses"]["200"]["content"]["application/json"]["schema"]["properties"]["result"]
+        Draft202012Validator.check_schema(result)
+        assert result, "it says of what kind it is"

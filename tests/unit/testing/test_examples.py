@@ -1,4 +1,4 @@
-"""The examples, and the code of the guide: run as a reader would run them."""
+"""The examples, and the code of guides: run as a reader would run them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 pytest_plugins = ("pytester",)
 
 ROOT = Path(__file__).parents[3]
-GUIDE = ROOT / "docs/guide/test-your-service.md"
 CODE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 INI = "[pytest]\nminikafka_mode = in-process\nasyncio_default_fixture_loop_scope = function\n"
 
@@ -21,9 +20,14 @@ def test_each_example_service_fails_its_test_as_it_was_and_passes_mended(pyteste
     result.assert_outcomes(passed=4, xfailed=4)
 
 
-def test_the_code_of_the_guide_runs_as_it_is_printed(pytester: pytest.Pytester) -> None:
-    blocks = CODE.findall(GUIDE.read_text(encoding="utf-8"))
-    assert len(blocks) == 6
+@pytest.mark.parametrize(
+    ("guide", "blocks", "tests"), [("test-your-service.md", 6, 7), ("reliable-consumers.md", 2, 2)]
+)
+def test_the_code_of_a_guide_runs_as_it_is_printed(
+    pytester: pytest.Pytester, guide: str, blocks: int, tests: int
+) -> None:
+    found = CODE.findall((ROOT / "docs/guide" / guide).read_text(encoding="utf-8"))
+    assert len(found) == blocks
     pytester.makeini(INI)
-    pytester.makepyfile(**{f"test_block_{number}": block for number, block in enumerate(blocks)})
-    pytester.runpytest_inprocess("-q").assert_outcomes(passed=7)
+    pytester.makepyfile(**{f"test_block_{number}": block for number, block in enumerate(found)})
+    pytester.runpytest_inprocess("-q").assert_outcomes(passed=tests)

@@ -81,3 +81,25 @@ def test_a_configuration_that_cannot_be(pytester: pytest.Pytester, lines: str, w
     result = pytester.runpytest_inprocess("-q")
     assert result.ret != 0
     result.stdout.fnmatch_lines([f"*{words}*"])
+
+
+@pytest.mark.parametrize(
+    ("marker", "words"),
+    [
+        ("broker=2", "marker minikafka: 'broker' is unknown; allowed: brokers, in_process, settings"),
+        ("3", "marker minikafka: 3 is unknown"),
+        ("brokers='3'", "marker minikafka: brokers: '3' is not a whole number"),
+        ("settings=['a=b']", "marker minikafka: settings: *'a=b'* is not a dictionary"),
+        ("in_process='no'", "marker minikafka: in_process: 'no' is not True or False"),
+        ("brokers=0", "brokers: 0 is not between 1 and 100"),
+        ("settings={'num.partition': '3'}", "config: num.partition=3: unknown key; did you mean num.partitions?"),
+    ],
+)
+def test_a_marker_that_cannot_be_is_one_line(project: pytest.Pytester, marker: str, words: str) -> None:
+    project.makepyfile(
+        f"import pytest\n\n@pytest.mark.minikafka({marker})\ndef test_it(minikafka_cluster):\n    pass\n"
+    )
+    result = project.runpytest_inprocess("-q")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"minikafka_cluster: {words.replace('[', '[[]')}*"])
+    assert "Traceback" not in result.stdout.str() and "plugin.py" not in result.stdout.str()

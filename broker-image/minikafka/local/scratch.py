@@ -1,4 +1,4 @@
-"""Folders of what only one analysis needs. Each is removed at its end; what a killed one has left, by the next beside it.
+"""Folders of what only one program needs. Each is removed at its end; what a killed one has left, by the next beside it.
 
 Whose process lives is told by a lock on a file in its folder (flock), which ends with the process however that ends.
 """

@@ -1,4 +1,4 @@
-"""Scratch folders of analyses: gone at the end, or when the next one begins."""
+"""Scratch folders: gone at the end, or when the next one begins."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from minikafka_analytics.storage.scratch import ScratchFolder
+from minikafka.local.scratch import ScratchFolder
 
 PREFIX = "steps-"
 KILLED = """
 import os, pathlib, signal
-from minikafka_analytics.storage.scratch import ScratchFolder
+from minikafka.local.scratch import ScratchFolder
 own = ScratchFolder(pathlib.Path({parent!r}), "steps-")
 (own.path / "part").mkdir()
 (own.path / "part" / "rows").write_text("x")

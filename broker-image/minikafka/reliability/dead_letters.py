@@ -1,0 +1,115 @@
+"""What a dead letter is: the record as it was, and headers after its own that say where it came from and why it is here.
+
+The topic `orders.dlq` has the dead letters of `orders`, of all its groups. Those of one partition are in one partition, in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from minikafka.protocol.types import TopicPartition
+from minikafka.reliability.record import ConsumedRecord, Headers
+
+SUFFIX = ".dlq"
+TOPIC = "dlq.topic"
+PARTITION = "dlq.partition"
+OFFSET = "dlq.offset"
+TIMESTAMP = "dlq.timestamp"
+GROUP = "dlq.group"
+ERROR = "dlq.error"
+ATTEMPTS = "dlq.attempts"
+NAMES = (TOPIC, PARTITION, OFFSET, TIMESTAMP, GROUP, ERROR, ATTEMPTS)
+"""Of the last headers of a dead letter, in this order; values are text."""
+REPLAYED = "dlq.replayed"
+"""The last header of a record that was replayed: topic, partition and offset of its dead letter and the offset that the record
+had, with slashes between."""
+
+
+class NotADeadLetter(ValueError):
+    """A record of a dead-letter topic that somebody else has written."""
+
+
+def dead_letter_topic(topic: str) -> str:
+    """Name the topic that has the dead letters of another."""
+    return topic + SUFFIX
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that could not be processed, and why."""
+
+    record: ConsumedRecord
+    """As it was where it came from."""
+    group: str
+    error: str
+    attempts: int
+
+    @property
+    def origin(self) -> tuple[str, TopicPartition, int]:
+        """Tell it apart from every other: no group has two dead letters of one record."""
+        return self.group, self.record.partition, self.record.offset
+
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        """The record's own, then those that make it a dead letter."""
+        record = self.record
+        values = (
+            record.partition.topic,
+            record.partition.partition,
+            record.offset,
+            record.timestamp_ms,
+            self.group,
+            self.error,
+            self.attempts,
+        )
+        return [*record.headers, *zip(NAMES, (str(value).encode() for value in values), strict=True)]
+
+    @classmethod
+    def parse(cls, letter: ConsumedRecord) -> DeadLetter:
+        """Read a record of a dead-letter topic; raises `NotADeadLetter`."""
+        headers, added = letter.headers[: -len(NAMES)], letter.headers[-len(NAMES) :]
+        if tuple(name for name, _ in added) != NAMES:
+            raise NotADeadLetter(f"its last headers are not {', '.join(NAMES)}")
+        try:
+            topic, partition, offset, timestamp, group, error, attempts = (
+                (value or b"").decode() for _, value in added
+            )
+            origin = TopicPartition(topic, int(partition))
+            record = ConsumedRecord(origin, int(offset), int(timestamp), letter.key, letter.value, headers)
+            return cls(record, group, error, int(attempts))
+        except ValueError as reason:
+            raise NotADeadLetter(f"its headers do not say where it came from: {reason}") from reason
+
+
+def home(partition: TopicPartition, partitions: int) -> TopicPartition:
+    """Find where the dead letters of a partition go, in a dead-letter topic of so many partitions."""
+    return TopicPartition(dead_letter_topic(partition.topic), partition.partition % partitions)
+
+
+class Replayed(NamedTuple):
+    """Which dead letter a record in its old topic is."""
+
+    partition: TopicPartition
+    offset: int
+    origin: int
+    """The offset that the record had: a dead-letter topic that was made anew has other letters at the same offsets."""
+
+
+def replayed_headers(letter: ConsumedRecord, record: ConsumedRecord) -> Headers:
+    """Make the headers of a replayed record: its own, and which dead letter it is. An earlier replay's is left out."""
+    headers = record.headers
+    if headers and headers[-1][0] == REPLAYED:
+        headers = headers[:-1]
+    return *headers, (REPLAYED, f"{letter.topic}/{letter.partition.partition}/{letter.offset}/{record.offset}".encode())
+
+
+def replayed(record: ConsumedRecord) -> Replayed | None:
+    """Tell which dead letter a record is, if it was replayed."""
+    name, value = record.headers[-1] if record.headers else ("", None)
+    if name != REPLAYED or value is None:
+        return None
+    try:
+        topic, partition, offset, origin = value.decode().rsplit("/", 3)
+        return Replayed(TopicPartition(topic, int(partition)), int(offset), int(origin))
+    except ValueError:
+        return None
