@@ -15,6 +15,7 @@ from typing import Any
 
 from minikafka.config.docs import configuration_page
 from minikafka.server.api.docs import apis_page
+from minikafka.server.authorization.docs import authorization_page
 from minikafka.telemetry.docs import anomaly_tables, events_page, metrics_page
 from minikafka.telemetry.marked_page import replaced
 from minikafka_analytics.report.schema import schema as report_schema
@@ -81,6 +82,7 @@ def _crds(module: Any) -> dict[str, Producer]:
 TABLE: dict[str, Producer] = {
     "docs/internals/adversary.md": planted_bugs.current_page,
     "docs/reference/apis.md": apis_page,
+    "docs/reference/authorization.md": authorization_page,
     "docs/reference/configuration.md": configuration_page,
     "docs/reference/control.openapi.json": openapi_page,
     "docs/reference/events.md": events_page,

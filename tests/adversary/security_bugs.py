@@ -1,4 +1,4 @@
-"""Mistakes in who is let in: TLS, SASL, and who counts as a broker (31 item 1)."""
+"""Mistakes in who is let in (31 item 1) and who may do what (item 2): TLS, SASL, who counts as a broker, and ACLs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ DOOR, TLS, SCRAM = (
     "tests/unit/server/test_authentication.py",
     "tests/unit/security/test_tls.py",
     "tests/unit/security/test_scram.py",
+)
+ACLS, RULES, BROKERS = (
+    "tests/unit/security/test_acls.py",
+    "tests/unit/server/test_authorization_rules.py",
+    "tests/unit/server/test_authorization.py",
 )
 
 SECURITY = (
@@ -57,4 +62,53 @@ SECURITY = (
         "        connection.max_frame_bytes = min(self._max_frame_bytes, self._broker.config.sasl_server_max_receive_size)\n",
         "",
         (DOOR,)),
+    Bug("q01", "an ACL that denies is not looked at where another allows", "KIP-11", "security/acls.py",
+        "                        if denied >> operation & 1:\n",
+        "                        if denied >> operation & 1 and not decided:\n",
+        (ACLS,)),
+    Bug("q02", "a prefix counts for its own name only", "KIP-290", "security/acls.py",
+        "            if (found := self._prefixed.get(name[:length])) is not None:\n",
+        "            if (found := self._prefixed.get(name)) is not None:\n",
+        (ACLS,)),
+    Bug("q03", "the host of an ACL is not looked at", "KIP-11", "security/acls.py",
+        "                    if where in (WILDCARD, host):\n",
+        "                    if where:\n",
+        (ACLS,)),
+    Bug("q04", "what only others have ACLs about is open to everybody", "31", "security/acls.py",
+        "            if decided is None:\n                decided = False\n",
+        "",
+        (ACLS,)),
+    Bug("q05", "what may not be written is written all the same", "31", "server/api/produce.py",
+        "    request.topics = allowed\n",
+        "",
+        (BROKERS,)),
+    Bug("q06", "what may not be read is read all the same", "31", "server/api/fetch.py",
+        "    request.topics = allowed\n",
+        "",
+        (BROKERS,)),
+    Bug("q07", "all topics are listed, also those that may not be described", "31", "server/authorization/special.py",
+        "    return [topic for topic in topics if access.could(DESCRIBE, topic[\"name\"])]\n",
+        "    return list(topics)\n",
+        (RULES,)),
+    Bug("q08", "the controller is passed what was refused, too", "31", "server/connection.py",
+        "        body = messages.encode_entity(screened.request) if spec.controller_only else b\"\"\n",
+        "        body = messages.encode_entity(request) if spec.controller_only else b\"\"\n",
+        (BROKERS,)),
+    Bug("q09", "an ACL that was removed stays in force", "31", "metadata/image.py",
+        "            self.acls.put(acls.pattern_of(key.removeprefix(ACL)), acls.from_json(value or ()))\n",
+        "            if value is not None:\n"
+        "                self.acls.put(acls.pattern_of(key.removeprefix(ACL)), acls.from_json(value))\n",
+        (BROKERS,)),
+    Bug("q10", "who comes to the brokers' listener is a broker, whatever ACLs say", "31", "server/authorization/service.py",
+        "        return self.allows(client, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)\n",
+        "        return True\n",
+        (BROKERS,)),
+    Bug("q11", "offsets are committed to a group that may not be read", "31", "server/authorization/table.py",
+        "    ApiKey.OFFSET_COMMIT: Both(on_group(_O.READ, by_partition), on_topics(_O.READ, _partitions)),\n",
+        "    ApiKey.OFFSET_COMMIT: on_topics(_O.READ, _partitions),\n",
+        (RULES,)),
+    Bug("q12", "everybody may make ACLs", "31", "server/authorization/table.py",
+        "    ApiKey.CREATE_ACLS: on_cluster(_O.ALTER, _all_rows(\"creations\", \"results\")),\n",
+        "    ApiKey.CREATE_ACLS: Unscreened(),\n",
+        (RULES,)),
 )  # fmt: skip

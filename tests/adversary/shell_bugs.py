@@ -107,7 +107,7 @@ SHELL = (
         "        if spec.inter_broker and not self.inter_broker:\n", "        if False:\n",
         (f"{SERVER}/test_forged_requests.py",)),
     Bug("s36", "a client that calls itself a replica is served as one", "R3, R5", "server/api/fetch.py",
-        "    if request.replica_id >= 0 and not connection.inter_broker:\n", "    if False:\n",
+        "    if request.replica_id >= 0 and not connection.is_broker:\n", "    if False:\n",
         (f"{SERVER}/test_forged_requests.py",)),
     Bug("s37", "who waits is forgotten when the disk refuses", "R7, R16", "replication/replica_host.py",
         "            self._leave(partition, partition.resign)\n            self._wake(partition)\n        return",

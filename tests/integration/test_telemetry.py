@@ -529,6 +529,7 @@ METRICS_OF_OTHERS = {
     "minikafka_unflushed_limit_bytes",  # tests/unit/server/test_unflushed_volume.py, and the next
     "minikafka_appends_wait_for_room",
     "minikafka_failed_authentications_total",  # tests/unit/server/test_authentication.py
+    "minikafka_authorizations_denied_total",  # tests/unit/server/test_authorization.py
 }
 """Metrics that move in tests of milliseconds."""
 
@@ -568,6 +569,9 @@ SHOWN_BY_OTHERS = {
     "certificates_unusable",
     "credential_set",
     "credential_removed",
+    "authorization_denied",  # tests/unit/server/test_authorization.py, and the next two
+    "acl_created",
+    "acl_deleted",
 }
 """Events that tests of milliseconds bring about."""
 

@@ -26,7 +26,6 @@ DECLARED = (
     Declared(
         "DescribeConfigs tells no message with success", "^DescribeConfigs", "error_message$", "no text", "a text"
     ),
-    Declared("no ACLs: authorized operations are not reported", "", "authorized_operations$"),
     Declared("versions that MiniKafka does not have, and features that it does not report", "^ApiVersions", ""),
     Declared("no transactions", "^FindCoordinator of kind 1", r"(error_code|node_id|error_message)$"),
     Declared(
@@ -84,6 +83,7 @@ DECLARED = (
     Declared("topics that are not there are answered as often as asked", "^OffsetCommit by a strange id.*twice", ""),
     Declared("a topic without partitions is not answered", "^OffsetCommit by a strange id.*partitions empty", ""),
     Declared("an empty name is that of no topic", "^DescribeTopicPartitions.*name ''", "error_code$", "3", "-1"),
+    Declared("an empty name is that of no topic", "^DescribeTopicPartitions.*name ''", "authorized_operations$"),
     Declared("what comes before the cursor is not answered", "^DescribeTopicPartitions from.*name ''", r"topics\[\]"),
     Declared("no transactions", "^Produce, .*transactional id", ""),
     Declared(

@@ -87,6 +87,11 @@ _FETCHED = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "last
 
 _USER = {"name": FRESH, "mechanism": 1, "iterations": 4096, "salt": b"0123456789abcdef", "salted_password": b"x" * 32}
 
+_ACL = {"resource_type": 2, "resource_name": NOBODY, "resource_pattern_type": 3, "principal": "User:u", "host": "*",
+        "operation": 3, "permission_type": 3}  # fmt: skip
+_ACLS = {"resource_type_filter": 2, "resource_name_filter": NOBODY, "pattern_type_filter": 3, "principal_filter": "User:u",
+         "host_filter": "*", "operation": 3, "permission_type": 3}  # fmt: skip
+
 
 def _fetch(offset: int) -> dict[str, Any]:
     topic = {"topic": TOPIC, "topic_id": TOPIC_ID, "partitions": [_FETCHED | {"fetch_offset": offset}]}
@@ -508,6 +513,9 @@ IN_ORDER = (
         {"deletions": [{"name": NOBODY, "mechanism": 1}], "upsertions": []},
     ),
     Request(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", {"deletions": [], "upsertions": [_USER]}),
+    Request(ApiKey.DESCRIBE_ACLS, "DescribeAcls without an authorizer", _ACLS),
+    Request(ApiKey.CREATE_ACLS, "CreateAcls without an authorizer", {"creations": [_ACL]}),
+    Request(ApiKey.DELETE_ACLS, "DeleteAcls without an authorizer", {"filters": [_ACLS]}),
 )
 
 

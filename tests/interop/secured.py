@@ -1,12 +1,14 @@
-"""A broker whose listeners are secured in every way there is, in a thread of the test's own process."""
+"""Brokers whose listeners are secured in every way there is, in a thread of the test's own process."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.certificates import PemFiles, authority
 from tests.unit.server.in_process import DEADLINE, Cluster, running
@@ -37,9 +39,9 @@ class Secured:
     folder: Path
 
     def at(self, listener: str) -> str:
-        """Bootstrap servers."""
-        advertised = self.cluster.brokers[1].listeners.advertised()
-        return next(f"{host}:{port}" for name, host, port in advertised if name == listener)
+        """Bootstrap servers: those that are there."""
+        advertised = [each for broker in self.cluster.brokers.values() for each in broker.listeners.advertised()]
+        return ",".join(f"{host}:{port}" for name, host, port in advertised if name == listener)
 
     def refusals(self, listener: str) -> list[tuple[str | None, str]]:
         """(principal, reason) of the events so far."""
@@ -92,10 +94,12 @@ def _settings(files: PemFiles, folder: Path) -> dict[str, str]:
 
 
 class SecuredThread:
-    """Runs it until `stop`."""
+    """Runs so many brokers until `stop`; ``more`` are settings."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, brokers: int = 1, more: Mapping[str, str] = MappingProxyType({})) -> None:
         self._folder = folder
+        self._brokers = brokers
+        self._more = more
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -112,13 +116,22 @@ class SecuredThread:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         files = PemFiles.write(self._folder)
         try:
-            async with running(self._folder, 1, **_settings(files, self._folder)) as cluster:
+            settings = {**_settings(files, self._folder), **self._more}
+            async with running(self._folder, self._brokers, **settings) as cluster:
                 await cluster.has_controller()
                 self._secured = Secured(cluster, files, self._folder)
                 self._ready.set()
                 await self._stop.wait()
         finally:
             self._ready.set()
+
+    def kill(self, broker_id: int) -> None:
+        """End a broker without a word to the others."""
+        assert self._loop is not None
+        assert self._secured is not None
+        broker = self._secured.cluster.brokers.pop(broker_id)
+        asyncio.run_coroutine_threadsafe(broker.abort(), self._loop).result(DEADLINE)
+        self._loop.call_soon_threadsafe(broker.events.close)
 
     def stop(self) -> None:
         assert self._loop is not None

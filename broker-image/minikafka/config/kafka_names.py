@@ -27,7 +27,7 @@ _FAMILIES = (
 _BROKER = """
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms advertised.host.name
     advertised.port alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
-    alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name background.threads
+    alter.log.dirs.replication.quota.window.size.seconds background.threads
     broker.id.generation.enable client.quota.callback.class compression.gzip.level compression.lz4.level
     compression.zstd.level config.providers control.plane.listener.name cordoned.log.dirs create.topic.policy.class.name
     delete.records.purgatory.purge.interval.requests early.start.listeners eligible.leader.replicas.enable

@@ -34,7 +34,7 @@ class ListenerSecurity:
     login: Login | None = None
     """As whom this broker logs in at other brokers; of the inter-broker listener only."""
     brokers: frozenset[str] | None = None
-    """Principals that are believed to be brokers; None: everybody who is let in."""
+    """Principals that are believed to be brokers; None: everybody who is let in, or with an authorizer whom ACLs allow it."""
 
     @property
     def protocol_number(self) -> int:
@@ -91,8 +91,13 @@ def listener_security(
     return ListenerSecurity(protocol, tls, mechanisms, reauth, rules, login, _brokers(general, login))
 
 
+def super_users(value: str) -> frozenset[str]:
+    """The principals of ``super.users``."""
+    return frozenset(name.strip() for name in value.split(";") if name.strip())
+
+
 def _brokers(general: ReadKey, login: Login | None) -> frozenset[str] | None:
-    found = {name.strip() for name in general("super.users").split(";") if name.strip()}
+    found = set(super_users(general("super.users")))
     if login is not None:
         found.add(user(login.username))
     return frozenset(found) or None

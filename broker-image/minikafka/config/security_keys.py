@@ -1,6 +1,7 @@
 """The settings of TLS and SASL: Kafka's own. Most may be set for one listener, as ``listener.name.NAME.KEY``."""
 
-from minikafka.config.keys import INT_MAX, integer, long, one_of, optional_text, password, text, words
+from minikafka.config.keys import INT_MAX, boolean, integer, long, one_of, optional_text, password, text, words
+from minikafka.security.authorizer import NAMES
 from minikafka.security.ciphers import VERSIONS
 from minikafka.security.jaas import MODULES
 from minikafka.security.principal import parse_rules
@@ -84,13 +85,25 @@ class Security:
         "and as whom brokers log in (username, password).",
         note="refused without listener and mechanism, where Kafka ignores it",
     )
+    authorizer_class_name = one_of(
+        "",
+        NAMES,
+        doc="Whether ACLs decide what a client may do. Empty: whoever is let in may do everything.",
+        note="no other authorizer can be brought along",
+    )
+    allow_everyone_if_no_acl_found = boolean(
+        False,
+        doc="Whether everybody may do everything with a resource that no ACL is about. Counts with an authorizer.",
+        note="of Kafka's authorizer",
+    )
     super_users = text(
         "",
-        doc="Who is a broker, where brokers have to say who they are: on an inter-broker listener with SASL these and the user "
-        "as whom this broker logs in; on one with certificates these, or, when there are none, whoever has a certificate.",
+        doc="Who may do everything, whatever ACLs say. And who is a broker, where brokers have to say who they are: on an "
+        "inter-broker listener with SASL these and the user as whom this broker logs in; on one with certificates these, or, "
+        "when there are none and no authorizer, whoever has a certificate.",
         allowed="principals with ; between, as User:broker-1;User:broker-2",
         pattern=r"(User:[^;]+(;\s*User:[^;]+)*)?",
-        note="of Kafka's authorizer, which has more uses for it",
+        note="of Kafka's authorizer; Kafka leaves who is a broker to CLUSTER_ACTION",
     )
     sasl_server_max_receive_size = integer(
         524_288, 0, doc="Largest request in bytes of a client that has not logged in yet."

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+from minikafka.controller.acls import AclRegistry
 from minikafka.controller.brokers import BrokerRegistry
 from minikafka.controller.partitions import PartitionRegistry
 from minikafka.controller.topics import ConfigCheck, TopicRegistry
@@ -17,8 +18,8 @@ from minikafka.metadata.image import ClusterImage
 class Controller:
     """All decisions of one controller epoch.
 
-    Use: call methods of ``brokers``, ``partitions``, ``topics`` and ``users``; then :meth:`take_changes`, write them to the store
-    under ``epoch``, and only then release the answers. When the store refuses (another controller, a conflicting
+    Use: call methods of ``brokers``, ``partitions``, ``topics``, ``users`` and ``acls``; then :meth:`take_changes`, write them to
+    the store under ``epoch``, and only then release the answers. When the store refuses (another controller, a conflicting
     record) throw this object away.
     """
 
@@ -30,7 +31,7 @@ class Controller:
         now: float,
         new_uuid: Callable[[], UUID],
         check_configs: ConfigCheck = lambda _: None,
-        check_room: RoomCheck = lambda _image, _topic: None,
+        check_room: RoomCheck = lambda _image, _wish: None,
     ) -> None:
         self.epoch = epoch
         self.config = config
@@ -39,6 +40,7 @@ class Controller:
         self.brokers = BrokerRegistry(self.workspace, self.partitions, now)
         self.topics = TopicRegistry(self.workspace, new_uuid, check_configs)
         self.users = UserRegistry(self.workspace)
+        self.acls = AclRegistry(self.workspace)
         self.topics.adopt_defaults()  # written with the first decisions, none of which is made by another value
         self._next_rebalance = now + config.leader_imbalance_check_interval
         self._next_election = now + config.unclean_leader_election_interval

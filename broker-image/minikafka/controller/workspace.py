@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from minikafka.controller.change import ChangeRules, Election, PartitionChange
 from minikafka.metadata.image import BROKER, TOPIC, UNREGISTERED, BrokerState, ClusterImage, TopicState
+from minikafka.metadata.store import Wish
+from minikafka.security.acls import Acl
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +40,15 @@ class Event:
     fields: Mapping[str, Any]
 
 
-RoomCheck = Callable[[ClusterImage, TopicState], None]
-"""Raises KafkaError POLICY_VIOLATION when the cluster store has no room for a topic as given."""
+RoomCheck = Callable[[ClusterImage, Wish], None]
+"""Raises KafkaError POLICY_VIOLATION when the cluster store has no room for a topic as given, or for more ACLs."""
 
 
 class Workspace:
     """Image plus uncommitted changes. A failed commit throws the whole workspace away."""
 
     def __init__(
-        self, image: ClusterImage, config: ControllerConfig, check_room: RoomCheck = lambda _image, _topic: None
+        self, image: ClusterImage, config: ControllerConfig, check_room: RoomCheck = lambda _image, _wish: None
     ) -> None:
         self.image = image
         self.config = config
@@ -94,6 +96,10 @@ class Workspace:
             KafkaError: POLICY_VIOLATION, the cluster store has no room for it.
         """
         self._check_room(self.image, topic)
+
+    def check_acl_room(self, acls: Sequence[Acl]) -> None:
+        """To be asked before ACLs are made. Raises KafkaError POLICY_VIOLATION."""
+        self._check_room(self.image, acls)
 
     def put_record(self, key: str, value: Any) -> None:
         self.image.apply(key, value)

@@ -25,7 +25,9 @@ from __future__ import annotations
 
 from minikafka.kubernetes.document import CONFIG_MAP_BYTES_MAX
 from minikafka.metadata.image import ClusterImage, TopicState
+from minikafka.metadata.store import Wish
 from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.security.acls import Acl
 
 WORST_CASE_BYTES_MAX = CONFIG_MAP_BYTES_MAX // 2
 
@@ -40,25 +42,33 @@ BROKER_BYTES = 150
 CREDENTIAL_BYTES = 250
 """Of a user's SCRAM credential, whose salt and keys are random."""
 
+ACL_BYTES = 10
+"""Of an ACL beside its names, which are taken to be like no other's. (With random names of twelve letters it is 25 in all.)"""
 
-def check_room(image: ClusterImage, topic: TopicState) -> None:
+
+def check_room(image: ClusterImage, wish: Wish) -> None:
     """Whether a topic may be as given: new, with more partitions, more replicas or longer settings than it has in the image.
+    Or whether there may be these ACLs beside those that are there.
 
     Raises:
         KafkaError: POLICY_VIOLATION, when the cluster's metadata might not fit into its ConfigMap any more. What takes no
             more room than before is always allowed.
     """
-    before = image.topics.get(topic.name)
-    more = topic_bytes(topic) - (0 if before is None else topic_bytes(before))
+    if isinstance(wish, TopicState):
+        before = image.topics.get(wish.name)
+        more = topic_bytes(wish) - (0 if before is None else topic_bytes(before))
+        what = f"topic {wish.name!r} with {len(wish.partitions)} partitions"
+    else:
+        more, what = sum(map(acl_bytes, wish)), f"{len(wish)} ACLs"
     there = worst_case_bytes(image)
     if more <= 0 or there + more <= WORST_CASE_BYTES_MAX:
         return
     partitions = sum(len(one.partitions) for one in image.topics.values())
     raise KafkaError(
         ErrorCode.POLICY_VIOLATION,
-        f"topic {topic.name!r} with {len(topic.partitions)} partitions: the cluster's metadata ({len(image.topics)} topics, "
-        f"{partitions} partitions) may take {there} bytes in a failover, and this would make it {there + more}; at most "
-        f"{WORST_CASE_BYTES_MAX} are allowed, half of what Kubernetes stores in a ConfigMap",
+        f"{what}: the cluster's metadata ({len(image.topics)} topics, {partitions} partitions, {len(image.acls)} ACLs) "
+        f"may take {there} bytes in a failover, and this would make it {there + more}; at most {WORST_CASE_BYTES_MAX} are "
+        "allowed, half of what Kubernetes stores in a ConfigMap",
     )
 
 
@@ -66,7 +76,13 @@ def worst_case_bytes(image: ClusterImage) -> int:
     """What the ConfigMap may grow to, in bytes."""
     settings = sum(len(k) + len(v) for configs in image.broker_configs.values() for k, v in configs.items())
     users = sum(CREDENTIAL_BYTES + len(user) for user, _ in image.scram)
-    return len(image.brokers) * BROKER_BYTES + users + settings + sum(map(topic_bytes, image.topics.values()))
+    acls = sum(map(acl_bytes, image.acls))
+    return len(image.brokers) * BROKER_BYTES + users + settings + acls + sum(map(topic_bytes, image.topics.values()))
+
+
+def acl_bytes(acl: Acl) -> int:
+    """The part of it that is an ACL's."""
+    return ACL_BYTES + len(acl.pattern.name) + len(acl.entry.principal) + len(acl.entry.host)
 
 
 def topic_bytes(topic: TopicState) -> int:

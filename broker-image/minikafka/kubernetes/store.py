@@ -28,7 +28,7 @@ from minikafka.kubernetes.connection import ApiUnreachable
 from minikafka.kubernetes.document import Document
 from minikafka.kubernetes.records import Records
 from minikafka.kubernetes.reflector import Reflector, Warn
-from minikafka.metadata.image import ClusterImage, TopicState
+from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import (
     Changes,
     FencedControllerError,
@@ -36,6 +36,7 @@ from minikafka.metadata.store import (
     Snapshot,
     StoreError,
     StoreWentBackError,
+    Wish,
 )
 
 ATTEMPT_SECONDS_MAX = 1.5
@@ -400,9 +401,9 @@ class KubernetesStore:
 
         await self.write(change, lambda _: False)
 
-    def check_room(self, image: ClusterImage, topic: TopicState) -> None:
+    def check_room(self, image: ClusterImage, wish: Wish) -> None:
         """See :mod:`~minikafka.kubernetes.capacity`."""
-        capacity.check_room(image, topic)
+        capacity.check_room(image, wish)
 
     async def allocate(self, counter: str, count: int) -> int:
         first = -1

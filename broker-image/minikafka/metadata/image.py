@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+from minikafka.security import acls
 from minikafka.security.scram import ScramCredential
 
 NO_LEADER = -1
@@ -167,6 +168,9 @@ CLUSTER_CONFIG = BROKER_CONFIG
 SCRAM = "scram/"
 """Followed by mechanism, a slash and the user, whose name may have slashes, too."""
 
+ACL = "acl/"
+"""Followed by type of resource, type of pattern and the name, with slashes between; its value is a list of ACLs."""
+
 MIN_ISR = "min.insync.replicas"
 
 
@@ -183,6 +187,7 @@ class ClusterImage:
         self.broker_configs: dict[str, dict[str, str]] = {}
         self.scram: dict[tuple[str, str], ScramCredential] = {}
         """What is known of passwords, by user and mechanism."""
+        self.acls = acls.AclSet()
         self.controller_id = -1
         self.controller_epoch = 0
         self.revision = 0
@@ -214,6 +219,8 @@ class ClusterImage:
                 self.scram.pop((user, mechanism), None)
             else:
                 self.scram[user, mechanism] = ScramCredential.from_json(value)
+        elif key.startswith(ACL):
+            self.acls.put(acls.pattern_of(key.removeprefix(ACL)), acls.from_json(value or ()))
 
     def _apply_topic(self, name: str, value: Any) -> None:
         old = self.topics.pop(name, None)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from minikafka.metadata.database import IN_MEMORY, Database
-from minikafka.metadata.image import ClusterImage, TopicState
-from minikafka.metadata.store import Changes, Lease, Snapshot
+from minikafka.metadata.image import ClusterImage
+from minikafka.metadata.store import Changes, Lease, Snapshot, Wish
 
 
 class MemoryStore:
@@ -80,5 +80,5 @@ class MemoryStore:
     async def allocate(self, counter: str, count: int) -> int:
         return self._database.allocate(counter, count)
 
-    def check_room(self, image: ClusterImage, topic: TopicState) -> None:
+    def check_room(self, image: ClusterImage, wish: Wish) -> None:
         """There is room for everything."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from minikafka.metadata.database import Database
-from minikafka.metadata.image import ClusterImage, TopicState
-from minikafka.metadata.store import Changes, Lease, Snapshot, StoreError
+from minikafka.metadata.image import ClusterImage
+from minikafka.metadata.store import Changes, Lease, Snapshot, StoreError, Wish
 
 T = TypeVar("T")
 
@@ -155,5 +155,5 @@ class SqliteStore:
     async def allocate(self, counter: str, count: int) -> int:
         return await self._run(lambda: self._database.allocate(counter, count))
 
-    def check_room(self, image: ClusterImage, topic: TopicState) -> None:
+    def check_room(self, image: ClusterImage, wish: Wish) -> None:
         """There is room for everything."""

@@ -7,12 +7,15 @@ the moment somebody else holds the lease, the old controller's writes fail.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from minikafka.metadata.image import ClusterImage, TopicState
+from minikafka.metadata.image import ClusterImage, TopicState
+from minikafka.security.acls import Acl
+
+Wish = TopicState | Sequence[Acl]
+"""What needs room in the store: a topic as it is to be, or ACLs that are new."""
 
 
 class StoreError(Exception):
@@ -105,6 +108,9 @@ class ClusterStore(Protocol):
         """The first of ``count`` numbers never handed out before (producer ids)."""
         ...
 
-    def check_room(self, image: ClusterImage, topic: TopicState) -> None:
-        """Whether a topic may come to be as given. Raises KafkaError POLICY_VIOLATION when the store might get too full."""
+    def check_room(self, image: ClusterImage, wish: Wish) -> None:
+        """Whether a topic may come to be as given, or ACLs be added.
+
+        Raises KafkaError POLICY_VIOLATION when the store might get too full.
+        """
         ...

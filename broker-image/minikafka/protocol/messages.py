@@ -122,9 +122,28 @@ def encode_response(api_key: int, version: int, values: Mapping[str, Any]) -> by
 
 
 def _encode(entity_type: Any, values: Mapping[str, Any]) -> bytes:
+    return encode_entity(build(entity_type, values))
+
+
+def encode_entity(entity: Entity) -> bytes:
+    """Encode a body that was decoded, or changed since."""
     buffer = io.BytesIO()
-    _writer(entity_type)(buffer, build(entity_type, values))
+    entity_type: Any = type(entity)
+    _writer(entity_type)(buffer, entity)
     return buffer.getvalue()
+
+
+def values_of(entity: Entity) -> dict[str, Any]:
+    """Nested dictionaries of which :func:`build` makes the same entity."""
+    return {field.name: _value_of(getattr(entity, field.name)) for field in fields(entity)}
+
+
+def _value_of(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_value_of(element) for element in value]
+    if isinstance(value, timedelta | datetime):
+        return millis(value)
+    return values_of(value) if hasattr(value, "__dataclass_fields__") else value
 
 
 def build(entity_type: Any, values: Mapping[str, Any]) -> Entity:

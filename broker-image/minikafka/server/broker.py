@@ -20,6 +20,7 @@ from minikafka.replication.replicas import ReplicaManager
 from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.api import load_handlers
 from minikafka.server.api.fetch import FOLLOWER_FETCH
+from minikafka.server.authorization.service import Authorization
 from minikafka.server.connection import ClientConnection
 from minikafka.server.connections import ConnectionRegistry
 from minikafka.server.context import BrokerContext
@@ -95,6 +96,7 @@ class Broker:
 
         # what is known of the cluster, and how others reach this broker
         self.metadata = MetadataCache(store, context.clock, config.inter_broker_listener)
+        self.authorization = Authorization(config, self.metadata, context.stats, context.events.emit, context.clock.now)
         connection = ClientConnection if self.hooks is None else HookedConnection
         self.listeners = Listeners(config, lambda name: connection(self, name))
         self.membership = Membership(

@@ -23,8 +23,11 @@ from minikafka.protocol.produce import PartitionResult
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
 from minikafka.security.principal import ANONYMOUS, distinguished_name, mapped, user
 from minikafka.security.tls_stream import tls_reason
-from minikafka.server.api import api_versions, fetch, produce
+from minikafka.server.api import Handler, api_versions, fetch, produce
+from minikafka.server.api.spec import ApiSpec
 from minikafka.server.authentication import Door
+from minikafka.server.authorization.rules import ClientAccess
+from minikafka.server.authorization.table import RULES
 from minikafka.server.framing import FrameProtocol
 
 if TYPE_CHECKING:
@@ -77,7 +80,7 @@ class RequestContext:
         self.client_id = header.client_id or ""
         self.client_host = connection.client_host
         self.listener = connection.listener
-        self.inter_broker = connection.inter_broker
+        self.inter_broker = connection.is_broker
         self.principal = connection.principal
 
 
@@ -175,8 +178,15 @@ class ClientConnection(FrameProtocol):
         """It is known who it is. Who is no broker is served as a client, also where brokers connect."""
         self.principal = principal
         brokers = self.broker.config.security(self.listener).brokers
-        if brokers is not None and principal not in brokers:
+        if brokers is not None and principal not in brokers and not self.broker.authorization.enabled:
             self.inter_broker = False
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether this is a broker, and may do what brokers do."""
+        return self.inter_broker and (
+            not self.broker.authorization.enabled or self.broker.authorization.is_broker(self)
+        )
 
     def handshake_failed(self, error: ssl.SSLError) -> None:
         self.refused(f"TLS: {tls_reason(error)}")
@@ -343,7 +353,7 @@ class ClientConnection(FrameProtocol):
                 answer = messages.encode_response(
                     key,
                     0,
-                    api_versions.supported(self.broker.handlers, self.inter_broker, ErrorCode.UNSUPPORTED_VERSION),
+                    api_versions.supported(self.broker.handlers, self.is_broker, ErrorCode.UNSUPPORTED_VERSION),
                 )
                 return wire.response_frame(header.correlation_id, answer, False)
             raise MalformedRequest(
@@ -355,15 +365,42 @@ class ClientConnection(FrameProtocol):
                 body = body[wire.skip_tags(body, 0) :]
             except IndexError as error:
                 raise MalformedRequest(f"{spec.name} v{version} ends in its header") from error
-        if spec.controller_only and not self.broker.membership.leads:
-            try:
-                answer = await self.broker.membership.forward(key, version, body)
-                await self.broker.metadata.caught_up()
-                return wire.response_frame(header.correlation_id, answer, flexible)
-            except KafkaError:
-                pass  # no controller to be reached: the handler says NOT_CONTROLLER in the words of its API
-        request = messages.decode_request(key, version, body)
-        values = await handle(self.broker, RequestContext(self, header), request)
+        ctx = RequestContext(self, header)
+        if self.broker.authorization.enabled and not ctx.inter_broker:
+            values = await self._answer_allowed(spec, handle, ctx, messages.decode_request(key, version, body))
+        else:
+            forwarded = await self._forwarded(spec, version, body)
+            if forwarded is not None:
+                return wire.response_frame(header.correlation_id, forwarded, flexible)
+            values = await handle(self.broker, ctx, messages.decode_request(key, version, body))
         self.count_errors(key, error_codes(values))
         answer = messages.encode_response(key, version, values)
         return wire.response_frame(header.correlation_id, answer, flexible and key != API_VERSIONS)
+
+    async def _answer_allowed(
+        self, spec: ApiSpec, handle: Handler, ctx: RequestContext, request: Any
+    ) -> dict[str, Any]:
+        """The answer to what the client may ask, with what it is refused. Raises MalformedRequest for an API without a rule."""
+        rule = RULES.get(spec.key)
+        if rule is None:
+            raise MalformedRequest(f"nobody has declared what {spec.name} needs, so nobody may ask it")
+        access = ClientAccess(self.broker.authorization, self.broker.metadata, ctx, spec.key, ctx.api_version)
+        screened = rule.screen(access, request)
+        if screened.request is None:
+            return screened.finish({})
+        body = messages.encode_entity(screened.request) if spec.controller_only else b""
+        answer = await self._forwarded(spec, ctx.api_version, body)
+        if answer is None:
+            return screened.finish(await handle(self.broker, ctx, screened.request))
+        return screened.finish(messages.values_of(messages.decode_response(spec.key, ctx.api_version, answer)))
+
+    async def _forwarded(self, spec: ApiSpec, version: int, body: bytes) -> bytes | None:
+        """The body of the controller's answer; None when it is this broker that has to answer."""
+        if not spec.controller_only or self.broker.membership.leads:
+            return None
+        try:
+            answer = await self.broker.membership.forward(spec.key, version, body)
+        except KafkaError:
+            return None  # no controller to be reached: the handler says NOT_CONTROLLER in the words of its API
+        await self.broker.metadata.caught_up()
+        return answer

@@ -29,6 +29,11 @@ from minikafka.server.peer import PeerClosed, PeerConnection
 
 FORWARD_SECONDS_MAX = 5.0
 
+NOT_A_BROKER = (
+    "the controller does not take this broker for one: its principal needs CLUSTER_ACTION; name it in super.users of all "
+    "brokers, or make an ACL"
+)
+
 
 class Membership:
     """Runs for the life of the broker.
@@ -297,6 +302,8 @@ class Membership:
                 self._contact.store_failed(self.role.renewal_problem)
         elif error is not ErrorCode.NOT_CONTROLLER:
             self._contact.answered(self.context.clock.now())
+        if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            self.context.warn_rarely("cluster action", NOT_A_BROKER)
 
     def _controller(self) -> PeerConnection:
         """Raises KafkaError NOT_CONTROLLER when there is nobody to ask: an own term that ends before the step comes to it."""

@@ -55,8 +55,10 @@ FIELDS: Mapping[str, Field] = {
     "mechanism": Field("str", "mechanism of SASL"),
     "members": Field("int", "members of the group"),
     "offset": Field("int", "offset concerned"),
+    "operation": Field("str", "operation of an ACL, as READ"),
     "partition_epoch": Field("int", "partition epoch"),
     "partitions": Field("int", "partitions concerned"),
+    "permission": Field("str", "ALLOW or DENY"),
     "principal": Field("str", "who it is, or claims to be; null: it has not come to that"),
     "previous": Field("str", "the value before; null: there was none"),
     "place": Field("str", "MODULE:LINE in the source"),
@@ -65,6 +67,8 @@ FIELDS: Mapping[str, Field] = {
     "records": Field("int", "records concerned"),
     "recovery_point": Field("int", "offset up to which the log was known to be flushed"),
     "removed": Field("ints", "brokers that left the ISR"),
+    "request": Field("str", "Kafka's name of the request"),
+    "resource": Field("str", "type and name, as TOPIC:orders; of an ACL type, kind of pattern and name"),
     "replication_factor": Field("int", "replicas of each partition"),
     "seconds": Field("float", "how long it took"),
     "silent_ms": Field("int", "milliseconds since the last heartbeat"),
@@ -113,6 +117,10 @@ EVENTS: Mapping[str, EventDeclaration] = {
         "A client was not let in: its certificate, its password, or what it asked for before it had logged in.",
         ("principal", "address", "listener", "reason"),
     ),
+    "authorization_denied": EventDeclaration(
+        "A client asked for what ACLs do not allow it. The same once a minute; of all at most a hundred a minute.",
+        ("principal", "address", "operation", "resource", "request"),
+    ),
     "certificates_renewed": EventDeclaration(
         "The files of a listener's certificates have changed; new connections use what is in them now.", ("listener",)
     ),
@@ -130,6 +138,12 @@ EVENTS: Mapping[str, EventDeclaration] = {
         "The controller has forgotten a broker, as UnregisterBroker asked.", ("target", "broker_epoch")
     ),
     "broker_unfenced": EventDeclaration("A broker may lead again.", ("target", "broker_epoch")),
+    "acl_created": EventDeclaration(
+        "An ACL was made. address: where it counts.", ("principal", "address", "operation", "permission", "resource")
+    ),
+    "acl_deleted": EventDeclaration(
+        "An ACL was removed.", ("principal", "address", "operation", "permission", "resource")
+    ),
     "credential_set": EventDeclaration("A user got a SCRAM credential, or another.", ("principal", "mechanism")),
     "credential_removed": EventDeclaration("A user's SCRAM credential was removed.", ("principal", "mechanism")),
     "leader_elected": EventDeclaration(

@@ -228,6 +228,9 @@ class BrokerStats:
     failed_authentications: Annotated[
         int, counter("minikafka_failed_authentications_total", "Clients that were not let in.")
     ] = 0
+    authorizations_denied: Annotated[
+        int, counter("minikafka_authorizations_denied_total", "Refusals by ACLs: one for each resource of a request.")
+    ] = 0
     connections_accepted: Annotated[int, counter("minikafka_connections_accepted_total", "Connections accepted.")] = 0
     queued_requests: Annotated[
         int,

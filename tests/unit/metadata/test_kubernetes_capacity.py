@@ -17,6 +17,7 @@ from minikafka.kubernetes.document import CONFIG_MAP_BYTES_MAX, PACKED, Document
 from minikafka.kubernetes.topics import Edit
 from minikafka.metadata.image import BrokerState, ClusterImage, PartitionState, TopicState
 from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.security.acls import Acl, Entry, Operation, Pattern, PatternType, Permission, ResourceType
 
 LISTENERS = (("CLIENT", "demo-broker-0.demo-brokers.ns.svc", 9092), ("REPLICATION", "10.1.2.3", 9091))
 
@@ -79,6 +80,11 @@ def test_the_worst_failover_of_a_full_cluster_fits(
     assert size > 0.25 * WORST_CASE_BYTES_MAX, "or the estimate is too careful"
 
 
+def acl(number: int) -> Acl:
+    pattern = Pattern(ResourceType.TOPIC, PatternType.PREFIXED, "orders-")
+    return Acl(pattern, Entry(f"User:{number:030}", "*", Operation.READ, Permission.ALLOW))
+
+
 @pytest.mark.slow
 class TestRefusal:
     TOPIC = TopicState("full", UUID(int=1), (PartitionState((1, 2, 3), (1, 2, 3), 1),) * 900, {})
@@ -124,6 +130,17 @@ class TestRefusal:
             controller.image.brokers[broker_id] = replace(controller.image.brokers[1], broker_id=broker_id)
         assert controller.partitions.reassign("t0", 0, (1, 2, 3, 4, 5, 6, 7, 8, 9)) is ErrorCode.POLICY_VIOLATION
         assert controller.partitions.reassign("t0", 0, (4, 5, 6)) is ErrorCode.NONE
+
+    def test_of_acls(self) -> None:
+        """All of a request that are new, or none; what is there already needs no room."""
+        controller = self.controller()
+        few, many = [acl(number) for number in range(10)], [acl(number) for number in range(10_000)]
+        assert controller.acls.create(few) == [None] * 10
+        refused = controller.acls.create(many)
+        assert refused[:10] == [None] * 10
+        assert {each.code for each in refused[10:] if each is not None} == {ErrorCode.POLICY_VIOLATION}
+        assert None not in refused[10:]
+        assert len(controller.image.acls) == 10
 
     def test_of_a_wish_as_a_whole(self) -> None:
         """Partitions and settings that fit apart and not together: nothing of it is done."""

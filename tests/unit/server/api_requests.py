@@ -126,6 +126,19 @@ ASSIGNED: Values = {
     "assignments": [{"partition_index": 0, "broker_ids": [1]}],
     "configs": [RETENTION],
 }
+READS: Values = {
+    "resource_pattern_type": 3,
+    "principal": "User:u",
+    "host": "*",
+    "operation": 3,
+    "permission_type": 3,
+    "resource_type_filter": 2,
+    "resource_name_filter": TOPIC,
+    "pattern_type_filter": 3,
+    "principal_filter": "User:u",
+    "host_filter": "*",
+}
+"""An ACL, and what chooses it."""
 COMMIT: Values = {
     "group_id": COMMITTED,
     "generation_id_or_member_epoch": -1,
@@ -138,18 +151,22 @@ SPECIAL: Mapping[ApiKey, tuple[Values, ...]] = {
     ApiKey.ALTER_PARTITION: ({"partitions": INNER},),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: ({"partitions": INNER, "partition_index": 1, "replicas": [1, OTHER_BROKER]},),
     ApiKey.BROKER_REGISTRATION: ({"broker_id": OTHER_BROKER, "name": "REPLICATION", "host": "127.0.0.1", "port": 1},),
+    ApiKey.CREATE_ACLS: (READS,),
     ApiKey.CREATE_PARTITIONS: ({"count": 3, "broker_ids": [1], "validate_only": True},),
     ApiKey.CREATE_TOPICS: (
         {"name": "of-this-count", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []},
         {"topics": [ASSIGNED], "validate_only": True},
     ),
+    ApiKey.DELETE_ACLS: (READS,),
     ApiKey.DELETE_RECORDS: ({"partitions": INNER},),
     ApiKey.DELETE_TOPICS: (
         {"name": NOBODY, "topic_names": [NOBODY], "topic_id": None},
         {"name": None, "topic_names": [NOBODY], "topic_id": UUID(int=7)},
     ),
+    ApiKey.DESCRIBE_ACLS: (READS,),
+    ApiKey.DESCRIBE_CLUSTER: ({"include_cluster_authorized_operations": True},),
     ApiKey.DESCRIBE_CONFIGS: ({"configuration_keys": None, "include_synonyms": True},),
-    ApiKey.DESCRIBE_GROUPS: ({"groups": [GROUP]},),
+    ApiKey.DESCRIBE_GROUPS: ({"groups": [GROUP], "include_authorized_operations": True},),
     ApiKey.DESCRIBE_QUORUM: (
         {"partitions": INNER, "topic_name": "__cluster_metadata"},
         {"partitions": INNER, "topic_name": NOBODY},
@@ -163,7 +180,14 @@ SPECIAL: Mapping[ApiKey, tuple[Values, ...]] = {
         {"partitions": INNER, "timestamp": -1, "replica_id": -1, "current_leader_epoch": -1},
     ),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: ({"partition_indexes": [1]},),
-    ApiKey.METADATA: ({"topic_id": None}, {}),
+    ApiKey.METADATA: (
+        {
+            "topic_id": None,
+            "include_topic_authorized_operations": True,
+            "include_cluster_authorized_operations": True,
+        },
+        {},
+    ),
     ApiKey.OFFSET_COMMIT: ({"partitions": INNER, **COMMIT},),
     ApiKey.OFFSET_DELETE: ({"partitions": INNER, "group_id": COMMITTED},),
     ApiKey.OFFSET_FETCH: ({"group_id": COMMITTED},),

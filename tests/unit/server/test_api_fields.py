@@ -55,7 +55,8 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[ApiKey, int]
 
     async def ask_all() -> dict[tuple[ApiKey, int], Used]:
         one = {"offsets_topic_replication_factor": "1", "offsets_topic_num_partitions": "1"}
-        async with running(data, group_initial_rebalance_delay_ms="0", **one) as cluster:
+        acls = {"authorizer_class_name": "StandardAuthorizer", "super_users": "User:ANONYMOUS"}
+        async with running(data, group_initial_rebalance_delay_ms="0", **one, **acls) as cluster:
             await cluster.create(TOPIC, 2)
             broker = cluster.brokers[1]
             await has_something_to_tell(broker)
@@ -66,7 +67,8 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[ApiKey, int]
 
 
 async def has_something_to_tell(broker: Broker) -> None:
-    """A record of an idempotent producer, a user, and a group with a static member."""
+    """A record of an idempotent producer, a user, an ACL, and a group with a static member."""
+    broker.metadata.image.apply(f"acl/TOPIC/LITERAL/{TOPIC}", [["User:u", "*", "READ", "ALLOW"]])
     credential = credential_of("SCRAM-SHA-256", "password", salt=b"salt").to_json()
     broker.metadata.image.apply(f"scram/SCRAM-SHA-256/{TOPIC}", credential)
     await until(lambda: broker.replicas.get(TOPIC, 0).leader is not None)
@@ -105,7 +107,7 @@ async def asked(broker: Broker, key: ApiKey, version: int) -> Used:
     used = Used(set(), set(), [])
     context: Any = SimpleNamespace(
         api_version=version, client_id="test", client_host="127.0.0.1", listener="REPLICATION", inter_broker=True,
-        connection=SimpleNamespace(heartbeats_of=None),
+        principal="User:ANONYMOUS", connection=SimpleNamespace(heartbeats_of=None),
     )  # fmt: skip
     known = {  # what only the broker knows
         "topic_id": broker.metadata.image.topics[TOPIC].topic_id,

@@ -16,6 +16,7 @@ from minikafka.server.api.spec import ApiSpec
 Handler = Callable[[Any, Any, Any], Awaitable[dict[str, Any]]]
 
 MODULES = (
+    "acls",
     "alter_configs",
     "api_versions",
     "client_quotas",

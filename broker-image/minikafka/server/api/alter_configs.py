@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from minikafka.config import TOPIC_KEYS, Alteration, AlterOperation, ConfigError, altered
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
-from minikafka.server.api.configs import ResourceType, check_resource
+from minikafka.server.api.configs import ConfigResourceType, check_resource
 from minikafka.server.api.spec import ApiSpec
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ async def _alter_all(broker: Broker, ctx: RequestContext, request: Any, api: Api
             if named[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_name(resource)} is named twice")
             _check(broker, resource, replaces=api is ALTER)
-            if resource.resource_type != ResourceType.TOPIC:
+            if resource.resource_type != ConfigResourceType.TOPIC:
                 verdicts[index] = DONE
         except KafkaError as refused:
             verdicts[index] = (refused.code, str(refused))
@@ -96,17 +96,21 @@ def _check(broker: Broker, resource: Any, *, replaces: bool) -> None:
     for change in setting:
         if change.value is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.name}: no value; allowed: a value, or DELETE")
-    if resource.resource_type == ResourceType.TOPIC and not resource.resource_name:
+    if resource.resource_type == ConfigResourceType.TOPIC and not resource.resource_name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the name of the topic is empty")
-    if resource.resource_type != ResourceType.TOPIC:
+    if resource.resource_type != ConfigResourceType.TOPIC:
         check_resource(resource.resource_type, resource.resource_name, broker.broker_id)
-        if replaces and resource.resource_type == ResourceType.BROKER_LOGGER:
+        if replaces and resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "levels of loggers are changed by IncrementalAlterConfigs only")
         # What the controller has made the default of all brokers (min.insync.replicas) is set, and cannot be removed.
         default = broker.config.dynamic_cluster.keys() if not resource.resource_name else set()
         removed = default & {c.name for c in resource.configs} if not replaces else default
         for name in (*(c.name for c in setting), *removed):
-            what = "of a running broker" if resource.resource_type == ResourceType.BROKER else f"of {_name(resource)}"
+            what = (
+                "of a running broker"
+                if resource.resource_type == ConfigResourceType.BROKER
+                else f"of {_name(resource)}"
+            )
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}: settings {what} cannot be changed")
 
 

@@ -16,7 +16,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
-from minikafka.server.api.spec import NO_ACLS, NO_DIRECTORY_IDS, NO_ZOOKEEPER, ApiSpec
+from minikafka.server.api.spec import NO_DIRECTORY_IDS, NO_ZOOKEEPER, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
@@ -38,7 +38,11 @@ async def describe_cluster(broker: Broker, ctx: RequestContext, request: Any) ->
             "cluster_id": broker.metadata.image.cluster_id,
             "brokers": [],
         }
+    operations = {}
+    if request.include_cluster_authorized_operations:
+        operations = {"cluster_authorized_operations": broker.authorization.cluster_operations(ctx)}
     return {
+        **operations,
         "error_code": ErrorCode.NONE,
         "error_message": None,
         "endpoint_type": BROKERS,
@@ -164,8 +168,6 @@ SPECS = (
             ApiKey.DESCRIBE_CLUSTER,
             0,
             2,
-            unread={"include_cluster_authorized_operations": NO_ACLS},
-            unset={"cluster_authorized_operations": NO_ACLS},
         ),
         describe_cluster,
     ),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from minikafka.server.connection import RequestContext
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     """What has settings (Kafka's ``ConfigResource.Type``)."""
 
     TOPIC = 2
@@ -57,12 +57,12 @@ async def describe(broker: Broker, ctx: RequestContext, request: Any) -> dict[st
 def _entries(broker: Broker, kind: int, name: str, keys: Collection[str] | None) -> Any:
     keys = list(dict.fromkeys(keys)) if keys else None
     check_resource(kind, name, broker.broker_id)
-    if kind == ResourceType.TOPIC:
+    if kind == ConfigResourceType.TOPIC:
         topic = broker.metadata.image.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
         return broker.config.describe_topic(topic.configs, keys)
-    if kind == ResourceType.BROKER:
+    if kind == ConfigResourceType.BROKER:
         return broker.config.describe(keys, cluster_default=not name)
     return ()
 
@@ -73,16 +73,16 @@ def check_resource(kind: int, name: str, broker_id: int) -> None:
     Raises:
         KafkaError: there is no such kind, or the name cannot be one of its names.
     """
-    if kind not in set(ResourceType):
-        allowed = ", ".join(f"{each.value} {each.name}" for each in ResourceType)
+    if kind not in set(ConfigResourceType):
+        allowed = ", ".join(f"{each.value} {each.name}" for each in ConfigResourceType)
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {kind} is unknown; allowed: {allowed}")
-    if kind == ResourceType.TOPIC:
+    if kind == ConfigResourceType.TOPIC:
         check_topic_name(name)
-    elif kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
-        if name != str(broker_id) and (name or kind == ResourceType.BROKER_LOGGER):
+    elif kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
+        if name != str(broker_id) and (name or kind == ConfigResourceType.BROKER_LOGGER):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {broker_id}; ask broker {name!r} itself")
     elif not name:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the name of a {ResourceType(kind).name} is empty")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the name of a {ConfigResourceType(kind).name} is empty")
 
 
 def topic_settings(broker: Broker, overrides: Mapping[str, str]) -> list[dict[str, Any]]:

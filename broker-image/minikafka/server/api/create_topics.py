@@ -25,7 +25,7 @@ SPEC = ApiSpec(
     controller_only=True,
     unread={"timeout": ANSWERED_WHEN_DONE},
     unset={
-        "topics.topic_config_error_code": "settings are kept from nobody: there are no ACLs",
+        "topics.topic_config_error_code": "what may not be told is taken out where ACLs are looked at",
     },
 )
 

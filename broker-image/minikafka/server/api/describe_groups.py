@@ -1,7 +1,4 @@
-"""DescribeGroups, 0 to 6. A group nobody knows is ``Dead``, and from version 6 on GROUP_ID_NOT_FOUND (KIP-1043).
-
-Authorized operations are not reported (no ACLs yet).
-"""
+"""DescribeGroups, 0 to 6. A group nobody knows is ``Dead``, and from version 6 on GROUP_ID_NOT_FOUND (KIP-1043)."""
 
 from __future__ import annotations
 
@@ -10,24 +7,20 @@ from typing import TYPE_CHECKING, Any
 from minikafka.groups.requests import GroupDescription
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
-from minikafka.server.api.spec import NO_ACLS, ApiSpec
+from minikafka.security.acls import ResourceType
+from minikafka.server.api.spec import ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(
-    ApiKey.DESCRIBE_GROUPS,
-    0,
-    6,
-    unread={"include_authorized_operations": NO_ACLS},
-    unset={"groups.authorized_operations": NO_ACLS},
-)
+SPEC = ApiSpec(ApiKey.DESCRIBE_GROUPS, 0, 6)
 
 NOT_FOUND = 6
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    tells_operations = getattr(request, "include_authorized_operations", False)
     groups = []
     for group_id in request.groups:
         group = broker.groups.coordinator.describe_group(group_id)
@@ -35,6 +28,8 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
         if ctx.api_version >= NOT_FOUND and group.error is ErrorCode.NONE and not group.exists:
             row["error_code"] = ErrorCode.GROUP_ID_NOT_FOUND
             row["error_message"] = f"Group {group_id} not found."
+        if tells_operations and row["error_code"] is ErrorCode.NONE:
+            row["authorized_operations"] = broker.authorization.operations(ctx, ResourceType.GROUP, group_id)
         groups.append(row)
     return {"groups": groups}
 

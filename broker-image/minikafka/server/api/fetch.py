@@ -9,18 +9,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from uuid import UUID
 
 from minikafka.protocol import fetch as codec
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.fetch import FetchRequest, PartitionData
+from minikafka.protocol.fetch import FetchPartition, FetchRequest, PartitionData, TopicKey
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
 from minikafka.replication.purgatory import DelayedFetch, FetchDone, FetchTopics
+from minikafka.security.acls import Operation, ResourceType
 from minikafka.server.api.spec import NO_DIRECTORY_IDS, NO_TRANSACTIONS, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.connection import ClientConnection, Slot
+
+Asked = list[tuple[TopicKey, list[FetchPartition]]]
 
 NO_SESSIONS = "no fetch session is opened (KIP-227)"
 
@@ -103,11 +107,17 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     request.min_bytes = min(request.min_bytes, request.max_bytes)
     if request.replica_id >= 0:
         slot.api_key = FOLLOWER_FETCH
-    if request.replica_id >= 0 and not connection.inter_broker:
-        _answer(connection, header, request, slot, _refused(request), 0)
+    denied: FetchTopics = []
+    if request.replica_id >= 0 and not connection.is_broker:
+        _answer(connection, header, request, slot, [], _refused(request.topics), 0)
         return
+    if connection.broker.authorization.enabled and request.replica_id < 0:
+        denied = denied_topics(connection, request)
+        if denied and not request.topics:
+            _answer(connection, header, request, slot, [], denied, 0)
+            return
     connection.waiting_fetch.overtaken()
-    respond: FetchDone = partial(_answer, connection, header, request, slot)
+    respond: FetchDone = partial(_answer, connection, header, request, slot, denied)
     if request.replica_id >= 0:
         respond = connection.broker.context.observer.follower_asked(request, respond)
     waiting = connection.broker.replicas.fetch(request, respond)
@@ -115,19 +125,42 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
         connection.waiting_fetch.wait(waiting, request.max_wait_ms, connection.loop)
 
 
-def _refused(request: FetchRequest) -> FetchTopics:
+def denied_topics(connection: ClientConnection, request: FetchRequest) -> FetchTopics:
+    """Take topics out of a request that its client may not read; the answers for them. One that is not there is no secret."""
+    authorization, needed = connection.broker.authorization, (Operation.READ, ResourceType.TOPIC)
+    allowed, denied = [], []
+    for key, row in request.topics:
+        name = connection.broker.metadata.name_of(UUID(bytes=key)) if isinstance(key, bytes) else key
+        if name is None or authorization.allows(connection, *needed, name):
+            allowed.append((key, row))
+        else:
+            authorization.denied(connection, SPEC.key, *needed, name)
+            denied.append((key, row))
+    request.topics = allowed
+    return _refused(denied)
+
+
+def _refused(topics: Asked) -> FetchTopics:
     """A Fetch by somebody who calls itself a replica, and may not: Kafka's answer to a lack of CLUSTER_ACTION.
 
     Served, it would read above the high watermark, move it, and hold a dead follower in the ISR.
     """
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return [(key, [PartitionData(asked.partition, code) for asked in partitions]) for key, partitions in request.topics]
+    return [(key, [PartitionData(asked.partition, code) for asked in partitions]) for key, partitions in topics]
 
 
 def _answer(
-    connection: ClientConnection, header: RequestHeader, request: FetchRequest, slot: Slot, topics: Any, total: int
+    connection: ClientConnection,
+    header: RequestHeader,
+    request: FetchRequest,
+    slot: Slot,
+    denied: FetchTopics,
+    topics: FetchTopics,
+    total: int,
 ) -> None:
     """`total`: bytes of records in the answer."""
+    if denied:
+        topics = [*topics, *denied]
     stats = connection.stats
     if request.replica_id >= 0:
         stats.replication_bytes_out += total

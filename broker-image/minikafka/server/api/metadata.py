@@ -2,7 +2,6 @@
 
 Where topics are created on demand, one that is not there is answered UNKNOWN_TOPIC_OR_PARTITION at once, and its creation
 begins: other topics of the request need not wait for the store. Topics may be asked for by id from version 12 on.
-Authorized operations are not reported (no ACLs yet).
 
 A broker that was fenced a moment ago is still listed, other than in KRaft: librdkafka takes a broker that vanishes from the
 list apart, and its partitions then have no leader for it until its next refresh, one to two seconds later (measured: the gap
@@ -19,19 +18,14 @@ from minikafka.metadata.image import NO_LEADER, TopicState
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.replication.replicas import INTERNAL_TOPICS
-from minikafka.server.api.spec import NO_ACLS, ApiSpec
+from minikafka.security.acls import ResourceType
+from minikafka.server.api.spec import ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(
-    ApiKey.METADATA,
-    0,
-    13,
-    unread={"include_cluster_authorized_operations": NO_ACLS, "include_topic_authorized_operations": NO_ACLS},
-    unset={"cluster_authorized_operations": NO_ACLS, "topics.topic_authorized_operations": NO_ACLS},
-)
+SPEC = ApiSpec(ApiKey.METADATA, 0, 13)
 
 NULLABLE_NAME, BY_ID = 10, 12
 
@@ -47,7 +41,12 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
     else:
         create = getattr(request, "allow_auto_topic_creation", True) and broker.config.auto_create_topics_enable
         topics = _found(broker, ctx.listener, asked, create)
-    return {
+    if getattr(request, "include_topic_authorized_operations", False):
+        for topic in topics:
+            if topic["name"] is not None:
+                operations = broker.authorization.operations(ctx, ResourceType.TOPIC, topic["name"])
+                topic["topic_authorized_operations"] = operations
+    answer = {
         "brokers": [
             {"node_id": b.broker_id, "host": address[0], "port": address[1], "rack": b.rack}
             for b in sorted(broker.metadata.image.brokers.values(), key=lambda b: b.broker_id)
@@ -59,6 +58,9 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
         "topics": topics,
         "error_code": ErrorCode.NONE,
     }
+    if getattr(request, "include_cluster_authorized_operations", False):
+        answer["cluster_authorized_operations"] = broker.authorization.cluster_operations(ctx)
+    return answer
 
 
 def _leaders(broker: Broker, asked: Any) -> set[int]:

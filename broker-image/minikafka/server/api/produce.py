@@ -25,6 +25,7 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.produce import PartitionResult, ProduceRequest
 from minikafka.protocol.records import COMPRESSION_MASK, TRANSACTIONAL_FLAG
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
+from minikafka.security.acls import Operation, ResourceType
 from minikafka.server.api.spec import ApiSpec
 
 if TYPE_CHECKING:
@@ -63,7 +64,11 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
         connection.stats.rejected_bytes += sum(len(records or b"") for _, row in request.topics for _, records in row)
         _answer(connection, slot, header, request, codec.errors_for(request, refused))
         return
-    append = partial(_append, connection, slot, header, request)
+    denied = denied_topics(connection, request) if connection.broker.authorization.enabled else []
+    if denied and not request.topics:
+        _answer(connection, slot, header, request, denied)
+        return
+    append = partial(_append, connection, slot, header, request, denied)
     if not attributes & COMPRESSION_MASK:
         append({})
         return
@@ -76,15 +81,32 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
         append(ahead)
 
 
+def denied_topics(connection: ClientConnection, request: ProduceRequest) -> Results:
+    """Take topics out of a request that its client may not write to; the answers for them."""
+    authorization, needed = connection.broker.authorization, (Operation.WRITE, ResourceType.TOPIC)
+    denied: Results = []
+    allowed = []
+    for name, row in request.topics:
+        if authorization.allows(connection, *needed, name):
+            allowed.append((name, row))
+            continue
+        authorization.denied(connection, SPEC.key, *needed, name)
+        connection.stats.rejected_bytes += sum(len(records or b"") for _, records in row)
+        denied.append((name, [PartitionResult(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index, _ in row]))
+    request.topics = allowed
+    return denied
+
+
 def _append(
     connection: ClientConnection,
     slot: Slot,
     header: RequestHeader,
     request: ProduceRequest,
+    denied: Results,
     ahead: dict[int, RecordsAhead],
 ) -> None:
     replicas = connection.broker.replicas
-    replicas.produce(request, lambda results: _answer(connection, slot, header, request, results), ahead=ahead)
+    replicas.produce(request, lambda results: _answer(connection, slot, header, request, results + denied), ahead=ahead)
     if replicas.room is not None and replicas.room.waiting and slot.out is None:
         connection.pause()  # what is read meanwhile would wait in memory
 

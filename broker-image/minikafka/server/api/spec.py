@@ -8,7 +8,6 @@ from minikafka.protocol.api_keys import ApiKey
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
-NO_ACLS = "there are no ACLs, so authorized operations are not reported"
 NO_TRANSACTIONS = "there are no transactions"
 NO_NEW_GROUPS = "only members of the new group protocol (KIP-848) have it, which is not served"
 NO_REASONS = "Kafka only writes it into its log"

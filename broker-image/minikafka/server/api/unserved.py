@@ -8,7 +8,6 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.server.api.spec import NO_TRANSACTIONS
 
 _NO_TOKENS = "there are no delegation tokens (KIP-48)"
-_NO_ACLS = "there are no ACLs"
 _NO_QUOTAS = "there are no quotas"
 _NO_RAFT = "metadata is in a cluster store, not in a Raft log"
 _NEW_GROUPS = "the new consumer group protocol (KIP-848) is not there; clients use the classic one"
@@ -22,9 +21,6 @@ APIS: Mapping[ApiKey, str] = {
     ApiKey.END_TXN: NO_TRANSACTIONS,
     ApiKey.WRITE_TXN_MARKERS: NO_TRANSACTIONS,
     ApiKey.TXN_OFFSET_COMMIT: NO_TRANSACTIONS,
-    ApiKey.DESCRIBE_ACLS: _NO_ACLS,
-    ApiKey.CREATE_ACLS: _NO_ACLS,
-    ApiKey.DELETE_ACLS: _NO_ACLS,
     ApiKey.CREATE_DELEGATION_TOKEN: _NO_TOKENS,
     ApiKey.RENEW_DELEGATION_TOKEN: _NO_TOKENS,
     ApiKey.EXPIRE_DELEGATION_TOKEN: _NO_TOKENS,

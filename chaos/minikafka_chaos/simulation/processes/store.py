@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikafka.controller.term import Commit
-from minikafka.metadata.image import ClusterImage, TopicState
-from minikafka.metadata.store import Changes, Lease, Snapshot, StoreError
+from minikafka.metadata.image import ClusterImage
+from minikafka.metadata.store import Changes, Lease, Snapshot, StoreError, Wish
 
 from minikafka_chaos.simulation.store import CLUSTER_ID
 
@@ -117,5 +117,5 @@ class ProcessStore:
     async def allocate(self, counter: str, count: int) -> int:
         raise StoreError(f"no simulated client asks for {count} of {counter}")
 
-    def check_room(self, image: ClusterImage, topic: TopicState) -> None:
+    def check_room(self, image: ClusterImage, wish: Wish) -> None:
         """There is room for everything."""

@@ -1,0 +1,143 @@
+"""DescribeAcls, CreateAcls and DeleteAcls, 1 to 3: what ``kafka-acls`` asks for. Without an authorizer: SECURITY_DISABLED."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from minikafka.controller.acls import known
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.security.acls import (
+    Acl,
+    AclFilter,
+    Entry,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from minikafka.server.api.spec import ApiSpec
+from minikafka.server.error_answers import MESSAGES
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+    from minikafka.server.connection import RequestContext
+
+Read = TypeVar("Read", Acl, AclFilter)
+
+DESCRIBE = ApiSpec(ApiKey.DESCRIBE_ACLS, 1, 3)
+CREATE = ApiSpec(ApiKey.CREATE_ACLS, 1, 3, controller_only=True)
+DELETE = ApiSpec(ApiKey.DELETE_ACLS, 1, 3, controller_only=True)
+
+
+def _require_authorizer(broker: Broker) -> None:
+    if not broker.authorization.enabled:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, MESSAGES[ErrorCode.SECURITY_DISABLED])
+
+
+def _told(error: KafkaError | None) -> dict[str, Any]:
+    if error is None:
+        return {"error_code": ErrorCode.NONE, "error_message": None}
+    return {"error_code": error.code, "error_message": str(error)}
+
+
+def _filter(row: Any) -> AclFilter:
+    return AclFilter(
+        known(ResourceType, row.resource_type_filter),
+        row.resource_name_filter,
+        known(PatternType, row.pattern_type_filter),
+        row.principal_filter,
+        row.host_filter,
+        known(Operation, row.operation),
+        known(Permission, row.permission_type),
+    )
+
+
+def _acl(row: Any) -> Acl:
+    return Acl(
+        Pattern(
+            known(ResourceType, row.resource_type), known(PatternType, row.resource_pattern_type), row.resource_name
+        ),
+        Entry(row.principal, row.host, known(Operation, row.operation), known(Permission, row.permission_type)),
+    )
+
+
+async def describe(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del ctx
+    try:
+        _require_authorizer(broker)
+        wish = _filter(request)
+    except KafkaError as refused:
+        return {**_told(refused), "resources": []}
+    resources = []
+    for pattern, entries in broker.metadata.image.acls.patterns().items():
+        chosen = [entry for entry in entries if wish.matches_entry(entry)] if wish.matches_pattern(pattern) else []
+        if chosen:
+            resources.append({**_pattern(pattern), "acls": [_entry(entry) for entry in chosen]})
+    return {**_told(None), "resources": resources}
+
+
+def _pattern(pattern: Pattern) -> dict[str, Any]:
+    return {
+        "resource_type": pattern.resource_type,
+        "resource_name": pattern.name,
+        "pattern_type": pattern.pattern_type,
+    }
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    return {
+        "principal": entry.principal,
+        "host": entry.host,
+        "operation": entry.operation,
+        "permission_type": entry.permission,
+    }
+
+
+async def create(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del ctx
+    read = [_read(_acl, row) for row in request.creations]
+    acls = [each for each in read if isinstance(each, Acl)]
+    try:
+        _require_authorizer(broker)
+        results = iter(await broker.topics.require_controller().submit(lambda c: c.acls.create(acls)))
+    except KafkaError as refused:
+        return {"results": [_told(refused) for _ in read]}
+    await broker.metadata.caught_up()
+    return {"results": [_told(each if isinstance(each, KafkaError) else next(results)) for each in read]}
+
+
+def _read(kind: Callable[[Any], Read], row: Any) -> Read | KafkaError:
+    """What a row says, or why it says nothing: each is refused by itself."""
+    try:
+        return kind(row)
+    except KafkaError as problem:
+        return problem
+
+
+async def delete(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del ctx
+    read = [_read(_filter, row) for row in request.filters]
+    filters = [each for each in read if isinstance(each, AclFilter)]
+    try:
+        _require_authorizer(broker)
+        chosen = iter(await broker.topics.require_controller().submit(lambda c: c.acls.delete(filters)))
+    except KafkaError as refused:
+        return {"filter_results": [{**_told(refused), "matching_acls": []} for _ in read]}
+    await broker.metadata.caught_up()
+    return {
+        "filter_results": [
+            {**_told(each), "matching_acls": []} if isinstance(each, KafkaError) else _deleted(next(chosen))
+            for each in read
+        ]
+    }
+
+
+def _deleted(acls: list[Acl]) -> dict[str, Any]:
+    rows = [{**_told(None), **_pattern(acl.pattern), **_entry(acl.entry)} for acl in acls]
+    return {**_told(None), "matching_acls": rows}
+
+
+SPECS = ((DESCRIBE, describe), (CREATE, create), (DELETE, delete))
