@@ -99,7 +99,8 @@ def test_who_may_do_nothing_is_refused_in_every_version(key: ApiKey) -> None:
         found = screened(told, key, version, request)
         names_a_topic_that_is_not_there = key is ApiKey.DELETE_TOPICS and not told.told
         if names_a_topic_that_is_not_there:
-            assert found.request == request
+            assert found.request is None
+            assert set(error_codes(found.finish({}))) == {ErrorCode.UNKNOWN_TOPIC_ID}
             continue
         assert found.request is None, (version, found.request)
         answer = found.finish({})
@@ -333,3 +334,28 @@ def test_who_may_write_somewhere_may_do_it_idempotently(allowed: tuple[Any, ...]
     """KIP-679."""
     request = asked(ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": None, "transaction_timeout": 1})
     assert (screened(Told(*allowed), ApiKey.INIT_PRODUCER_ID, 4, request).request is not None) is served
+
+
+@pytest.mark.parametrize(
+    ("row", "allowed", "code"),
+    [
+        ({"name": "new", "topic_id": None}, Operation.DESCRIBE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"name": None, "topic_id": UUID(int=9)}, Operation.DESCRIBE, ErrorCode.UNKNOWN_TOPIC_ID),
+        ({"name": None, "topic_id": UUID(int=9)}, Operation.DELETE, ErrorCode.UNKNOWN_TOPIC_ID),
+        ({"name": "new", "topic_id": None}, Operation.DELETE, None),
+        ({"name": "other", "topic_id": None}, Operation.DELETE, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ],
+)
+def test_a_topic_that_only_the_controller_knows_is_not_deleted(
+    row: dict[str, Any], allowed: Operation, code: ErrorCode | None
+) -> None:
+    """A broker that lags behind cannot say whose topic it is, so it must not pass the request on."""
+    request = asked(ApiKey.DELETE_TOPICS, 6, {"topics": [row], "timeout": 0})
+    found = screened(Told((allowed, ResourceType.TOPIC, "new")), ApiKey.DELETE_TOPICS, 6, request)
+    if code is None:
+        assert found.request == request
+        return
+    assert found.request is None
+    answer = found.finish({})
+    assert [each["error_code"] for each in answer["responses"]] == [code]
+    assert messages.encode_response(ApiKey.DELETE_TOPICS, 6, answer)

@@ -143,6 +143,7 @@ class Rows:
         refusal: the answer's row for one that is refused.
         needs: what the documentation tells.
         instead: what is as good for all rows at once.
+        absent: why a row is about nothing, if it is: it is answered here, and neither served nor passed on.
     """
 
     choose: Callable[[Any, ClientAccess], Chosen | None]
@@ -151,14 +152,18 @@ class Rows:
     refusal: Callable[[Any, ErrorCode], Answer]
     needs: tuple[Need, ...]
     instead: Need | None = None
+    absent: Callable[[Any, ClientAccess], ErrorCode | None] = lambda _row, _access: None
 
     def screen(self, access: ClientAccess, request: Any) -> Screened:
         if self.instead is not None and access.could(self.instead):
             return Screened(request)
         left, refused = [], []
         for row in getattr(request, self.asked, None) or ():
+            code = self.absent(row, access)
             chosen = self.choose(row, access)
-            if chosen is None or access.may(*chosen):
+            if code is not None:
+                refused.append(self.refusal(row, code))
+            elif chosen is None or access.may(*chosen):
                 left.append(row)
             else:
                 refused.append(self.refusal(row, chosen[0].error))

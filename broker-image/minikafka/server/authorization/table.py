@@ -178,16 +178,28 @@ _DELETE_TOPICS = Need(_O.DELETE, ResourceType.CLUSTER, "or", refuses=False)
 _REPLICAS = Need(_O.CLUSTER_ACTION, ResourceType.CLUSTER, "or", refuses=False)
 
 
+_DELETE = Need(_O.DELETE, ResourceType.TOPIC)
+
+
 def deleted(asked: str) -> Rows:
     """Who may describe a topic that is not there is told that it is not."""
+    rule = on_topics(_O.DELETE, _deleted, asked, "responses", instead=_DELETE_TOPICS)
+    told = Need(_O.DESCRIBE, ResourceType.TOPIC, "if there is none", refuses=False)
+    return replace(rule, needs=(*rule.needs, told), absent=_not_there)
 
-    def existing(row: Any, access: ClientAccess) -> str | None:
-        name = topic_of(row, access)
-        gone = name is not None and access.metadata.id_of(name) is None and access.could(special.DESCRIBE, name)
-        return None if gone else name
 
-    rule = on_topics(_O.DELETE, _deleted, asked, "responses", existing, _DELETE_TOPICS)
-    return replace(rule, needs=(*rule.needs, Need(_O.DESCRIBE, ResourceType.TOPIC, "if there is none", refuses=False)))
+def _not_there(row: Any, access: ClientAccess) -> ErrorCode | None:
+    """Why there is nothing to delete. The controller may know of a topic that this broker has not heard of yet.
+
+    So what nobody could decide about here is not passed on.
+    """
+    name, topic_id = (row, None) if isinstance(row, str) else (row.name, row.topic_id)
+    if name is None:
+        is_unknown = topic_id is not None and access.metadata.name_of(topic_id) is None
+        return ErrorCode.UNKNOWN_TOPIC_ID if is_unknown else None
+    if access.metadata.id_of(name) is not None or access.could(_DELETE, name):
+        return None
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if access.could(special.DESCRIBE, name) else None
 
 
 _SERVED: dict[ApiKey, ApiRule] = {
