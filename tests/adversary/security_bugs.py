@@ -32,9 +32,9 @@ SECURITY = (
     Bug("p05", "a session may become another user's", "KIP-368", "server/authentication.py",
         "        if self._is_open and principal != self._connection.principal:\n", "        if False:\n", (DOOR,)),
     Bug("p06", "an unknown user shows at the first step of SCRAM", "31", "security/sasl_server.py",
-        "                false = decoy(self._mechanism, user, self._secret)\n",
+        "                false = decoy(self._mechanism, user, self._secret, self._shapes)\n",
         "                if not self._known:\n                    raise ScramError(\"wrong password\")\n"
-        "                false = decoy(self._mechanism, user, self._secret)\n",
+        "                false = decoy(self._mechanism, user, self._secret, self._shapes)\n",
         (SCRAM,)),
     Bug("p07", "who logs in at the brokers' port is a broker", "31, decision 005", "server/connection.py",
         "            self.inter_broker = False\n", "            pass\n", (DOOR,)),

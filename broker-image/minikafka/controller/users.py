@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from minikafka.controller.workspace import Workspace
-from minikafka.metadata.image import SCRAM
+from minikafka.metadata.image import SCRAM, SCRAM_SECRET
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.security.principal import user
 from minikafka.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, NUMBERS, credential
@@ -79,6 +80,8 @@ class UserRegistry:
         mechanism = NUMBERS[change.mechanism]
         value = None
         if isinstance(change, Upsertion):
+            if self._workspace.image.scram_secret is None:
+                self._workspace.put_record(SCRAM_SECRET, secrets.token_hex(32))
             value = credential(mechanism, change.salted_password, change.salt, change.iterations).to_json()
         self._workspace.put_record(f"{SCRAM}{mechanism}/{change.user}", value)
         event = "credential_removed" if value is None else "credential_set"

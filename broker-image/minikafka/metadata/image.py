@@ -6,13 +6,14 @@ under string keys, so that every store (memory, SQLite, Kubernetes) keeps the sa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 from minikafka.security import acls
-from minikafka.security.scram import ScramCredential
+from minikafka.security.scram import HASHES, ScramCredential, Shape, shape_of
 
 NO_LEADER = -1
 RECOVERED = 0
@@ -168,6 +169,9 @@ CLUSTER_CONFIG = BROKER_CONFIG
 SCRAM = "scram/"
 """Followed by mechanism, a slash and the user, whose name may have slashes, too."""
 
+SCRAM_SECRET = "secret/scram"
+"""Of what the salts are made that unknown users are told: it must be the same on all brokers, and nobody's guess."""
+
 ACL = "acl/"
 """Followed by type of resource, type of pattern and the name, with slashes between; its value is a list of ACLs."""
 
@@ -187,6 +191,10 @@ class ClusterImage:
         self.broker_configs: dict[str, dict[str, str]] = {}
         self.scram: dict[tuple[str, str], ScramCredential] = {}
         """What is known of passwords, by user and mechanism."""
+        self.scram_shapes: dict[str, Counter[Shape]] = {mechanism: Counter() for mechanism in HASHES}
+        """How many there are of each, by mechanism."""
+        self.scram_secret: bytes | None = None
+        """None until there is a user."""
         self.acls = acls.AclSet()
         self.controller_id = -1
         self.controller_epoch = 0
@@ -215,12 +223,21 @@ class ClusterImage:
 
         elif key.startswith(SCRAM):
             mechanism, _, user = key.removeprefix(SCRAM).partition("/")
-            if value is None:
-                self.scram.pop((user, mechanism), None)
-            else:
-                self.scram[user, mechanism] = ScramCredential.from_json(value)
+            self._apply_scram(mechanism, user, None if value is None else ScramCredential.from_json(value))
+        elif key == SCRAM_SECRET:
+            self.scram_secret = None if value is None else bytes.fromhex(value)
         elif key.startswith(ACL):
             self.acls.put(acls.pattern_of(key.removeprefix(ACL)), acls.from_json(value or ()))
+
+    def _apply_scram(self, mechanism: str, user: str, found: ScramCredential | None) -> None:
+        shapes = self.scram_shapes.setdefault(mechanism, Counter())
+        old = self.scram.pop((user, mechanism), None)
+        if old is not None:
+            shapes.subtract((shape_of(old),))
+        if found is not None:
+            self.scram[user, mechanism] = found
+            shapes.update((shape_of(found),))
+        self.scram_shapes[mechanism] = +shapes
 
     def _apply_topic(self, name: str, value: Any) -> None:
         old = self.topics.pop(name, None)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
-from minikafka.security.scram import ITERATIONS_MIN, ScramCredential, ScramError, ScramServer, decoy
+from minikafka.security.scram import ITERATIONS_MIN, ScramCredential, ScramError, ScramServer, Shape, decoy
 
 Credentials = Callable[[str, str], ScramCredential | None]
 """(mechanism, user) -> what is known of the password."""
@@ -86,12 +86,16 @@ class Scram:
 
     Args:
         secret: makes the salts of users that are not there.
+        shapes: what credentials look like that are there.
     """
 
-    def __init__(self, mechanism: str, credentials: Credentials, secret: bytes) -> None:
+    def __init__(
+        self, mechanism: str, credentials: Credentials, secret: bytes, shapes: Collection[Shape] = ()
+    ) -> None:
         self._mechanism = mechanism
         self._credentials = credentials
         self._secret = secret
+        self._shapes = shapes
         self._exchange = ScramServer(mechanism)
         self._known = False
         self._begun = False
@@ -109,7 +113,7 @@ class Scram:
                 user = self._exchange.hello(message)
                 found = self._credentials(self._mechanism, user)
                 self._known = found is not None and found.iterations >= ITERATIONS_MIN
-                false = decoy(self._mechanism, user, self._secret)
+                false = decoy(self._mechanism, user, self._secret, self._shapes)
                 return self._exchange.first(found if found is not None and self._known else false)
             answer = self._exchange.final(message)
         except ScramError as error:

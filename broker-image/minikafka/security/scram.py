@@ -11,9 +11,9 @@ import hmac
 import re
 import secrets
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 NUMBERS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
@@ -21,6 +21,12 @@ NUMBERS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
 """As Kafka takes them."""
+
+SALT_BYTES = 24
+"""Of salts that are made here."""
+
+_LETTERS = b"0123456789abcdefghijklmnopqrstuvwxyz"
+_TEXT = frozenset(_LETTERS)
 
 _CLIENT_FIRST = re.compile(
     r"(?P<gs2>[ny],(?:a=(?P<authzid>[^,]+))?,)(?P<bare>n=(?P<name>[^,]*),r=(?P<nonce>[\x21-\x2B\x2D-\x7E]+)(?P<more>,.*)?)",
@@ -85,19 +91,42 @@ def credential_of(
     mechanism: str, password: str, iterations: int = ITERATIONS_MIN, salt: bytes = b""
 ) -> ScramCredential:
     """Of a password, with a random salt unless one is given."""
-    salt = salt or secrets.token_bytes(24)
+    salt = salt or secrets.token_bytes(SALT_BYTES)
     return credential(mechanism, salted_password(mechanism, password, salt, iterations), salt, iterations)
 
 
-def decoy(mechanism: str, user: str, secret: bytes) -> ScramCredential:
-    """What an unknown user is answered with: the salt is always the same for a name, and no password opens it."""
+class Shape(NamedTuple):
+    """What can be told of a credential that is not the user's own: clients make salts of different kinds."""
+
+    iterations: int = ITERATIONS_MIN
+    salt_bytes: int = SALT_BYTES
+    is_text: bool = False
+    """Whether the salt is of small letters and digits only, as Kafka's tool makes it."""
+
+
+def shape_of(found: ScramCredential) -> Shape:
+    return Shape(found.iterations, len(found.salt), set(found.salt) <= _TEXT)
+
+
+def false_salt(mechanism: str, user: str, secret: bytes, shapes: Iterable[Shape] = ()) -> tuple[bytes, int]:
+    """Salt and iterations that somebody is told who has none in the store: for a name always the same.
+
+    They are of one of the shapes of those that are there, which for a name changes only with that shape's coming or going.
+    """
+    key = hmac.digest(secret, f"{mechanism} {user}".encode(), "sha256")
+    usual = Shape()
+    shape = max(shapes, key=lambda each: hmac.digest(key, repr(each).encode(), "sha256"), default=usual)
+    salt = hashlib.shake_256(key).digest(shape.salt_bytes)
+    if shape.is_text:
+        salt = bytes(_LETTERS[each % len(_LETTERS)] for each in salt)
+    return salt, shape.iterations
+
+
+def decoy(mechanism: str, user: str, secret: bytes, shapes: Iterable[Shape] = ()) -> ScramCredential:
+    """What an unknown user is answered with: it looks like those that are there, and no password opens it."""
     size = hashlib.new(HASHES[mechanism]).digest_size
-    return ScramCredential(
-        hmac.digest(secret, f"{mechanism} {user}".encode(), "sha256")[:24],
-        secrets.token_bytes(size),
-        secrets.token_bytes(size),
-        ITERATIONS_MIN,
-    )
+    salt, iterations = false_salt(mechanism, user, secret, shapes)
+    return ScramCredential(salt, secrets.token_bytes(size), secrets.token_bytes(size), iterations)
 
 
 def sasl_name(name: str) -> str:

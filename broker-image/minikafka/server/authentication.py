@@ -7,7 +7,7 @@ answered after ``connection.failed.authentication.delay.ms``, and then closed. E
 from __future__ import annotations
 
 import asyncio
-import hashlib
+from collections.abc import Collection
 from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
 from minikafka.security.principal import user
 from minikafka.security.sasl_server import Mechanism, NotAuthenticated, Plain, Scram
-from minikafka.security.scram import ScramCredential
+from minikafka.security.scram import ScramCredential, Shape, false_salt
 from minikafka.server.api import sasl
 
 if TYPE_CHECKING:
@@ -144,6 +144,7 @@ class Door:
         if self._state is State.EXCHANGE:
             self._answer(header, slot, {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "mechanisms": []})
             self._tell("SaslHandshake twice")
+            self._state = State.REFUSED
             self._connection.close_after_answers()
             return
         if name not in mechanisms or (self._is_open and name != self._name):
@@ -165,19 +166,24 @@ class Door:
             module = (self._security.mechanisms or {})[name]
             assert module is not None, "the configuration was checked"
             return Plain(module.users)
-        return Scram(name, self._credential, self._secret())
+        return Scram(name, self._credential, self._secret(), self._shapes(name))
 
     def _credential(self, mechanism: str, name: str) -> ScramCredential | None:
         found = self._broker.metadata.image.scram.get((name, mechanism))
         if found is not None:
             return found
-        return self._broker.context.channels.brokers_credential(self._connection.listener, mechanism, name)
+        salted = partial(false_salt, mechanism, name, self._secret(), self._shapes(mechanism))
+        return self._broker.context.channels.brokers_credential(self._connection.listener, mechanism, name, salted)
+
+    def _shapes(self, mechanism: str) -> Collection[Shape]:
+        return self._broker.metadata.image.scram_shapes.get(mechanism, ())
 
     def _secret(self) -> bytes:
-        """The same on all brokers, and after a restart: salts of unknown users must not give themselves away by changing."""
-        login = self._broker.config.security(self._broker.config.inter_broker_listener).login
-        password = "" if login is None else login.password
-        return hashlib.sha256(f"{self._broker.metadata.image.cluster_id}\0{password}".encode()).digest()
+        """The same on all brokers, and after a restart: salts of unknown users must not give themselves away by changing.
+
+        Nothing that anybody could guess: who asks for unknown users' salts could try his guesses at home.
+        """
+        return self._broker.metadata.image.scram_secret or self._broker.context.channels.passing_secret
 
     # -- SaslAuthenticate, and bare tokens ----------------------------------------------------------------------------------
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
-from functools import cached_property
+from functools import lru_cache
 
 from minikafka.config import BrokerConfig, ConfigError
-from minikafka.security.sasl_client import AuthenticationError
-from minikafka.security.scram import HASHES, ScramCredential, credential_of
+from minikafka.security.sasl_client import AuthenticationError, Login
+from minikafka.security.scram import ScramCredential, credential_of
 from minikafka.security.tls import FreshContext, TlsSettingsError, client_context, server_context
 from minikafka.security.tls_stream import TlsStream
 from minikafka.server.peer import PeerConnection, connect
@@ -30,6 +31,8 @@ class Channels:
         self._warn = warn
         self._accepting: dict[str, FreshContext] = {}
         self._connecting: FreshContext | None = None
+        self.passing_secret = secrets.token_bytes(32)
+        """Of false salts, while the cluster store has none: then there are no users in it, either."""
 
     def open(self) -> None:
         """Read keys and certificates. Raises ConfigError with the file that cannot be used."""
@@ -84,19 +87,20 @@ class Channels:
             self._warn(f"authentication at {host}:{port}", f"cannot authenticate with {host}:{port}: {error}")
             raise
 
-    @cached_property
-    def _own_credentials(self) -> dict[str, ScramCredential]:
-        login = self._config.security(self._config.inter_broker_listener).login
-        if login is None or login.mechanism not in HASHES:
-            return {}
-        return {login.mechanism: credential_of(login.mechanism, login.password)}
-
-    def brokers_credential(self, listener: str, mechanism: str, user: str) -> ScramCredential | None:
+    def brokers_credential(
+        self, listener: str, mechanism: str, user: str, salted: Callable[[], tuple[bytes, int]]
+    ) -> ScramCredential | None:
         """Of the user as whom all brokers log in, from this broker's own settings: the store's may not be there yet.
 
-        A cluster could not begin without it, for nobody could tell the controller to make that user.
+        A cluster could not begin without it, for nobody could tell the controller to make that user. Its salt is what an
+        unknown user of that name would be told (``salted``): another one on each broker would give away the name.
         """
         login = self._config.security(listener).login
-        if login is None or user != login.username:
+        if login is None or (user, mechanism) != (login.username, login.mechanism):
             return None
-        return self._own_credentials.get(mechanism)
+        salt, iterations = salted()
+        return self._own_credential(login, salt, iterations)
+
+    @lru_cache(maxsize=4)  # noqa: B019 (as long as the broker)
+    def _own_credential(self, login: Login, salt: bytes, iterations: int) -> ScramCredential:
+        return credential_of(login.mechanism, login.password, iterations, salt)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from minikafka.metadata.image import SCRAM, ClusterImage
 from minikafka.security.sasl_client import AuthenticationError, Login, exchange
 from minikafka.security.sasl_server import NotAuthenticated, Plain, Scram
 from minikafka.security.scram import (
@@ -13,7 +14,10 @@ from minikafka.security.scram import (
     ScramCredential,
     ScramError,
     ScramServer,
+    Shape,
     credential_of,
+    decoy,
+    shape_of,
 )
 
 RFC_7677 = {
@@ -84,6 +88,31 @@ def test_an_unknown_user_has_always_the_same_salt() -> None:
     assert first_answer("bob") != first_answer("eve")
     assert first_answer("bob") != first_answer("bob", b"another cluster")
     assert re.fullmatch(r"s=[A-Za-z0-9+/]{32},i=4096", first_answer("bob"))
+
+
+KAFKAS = credential_of(SHA_256, "x", 8192, b"1s2fzm6b7p1m0brgvfzk0abc1d")
+"""With a salt as Kafka's tool makes it."""
+
+
+def test_an_unknown_user_looks_like_those_that_are_there() -> None:
+    """Neither iterations nor the kind of salt tell who has a credential."""
+    shapes = {shape_of(KAFKAS), shape_of(credential_of(SHA_256, "x", 5000, b"\xff" * 40))}
+    told = {name: decoy(SHA_256, name, b"secret", shapes) for name in map(str, range(50))}
+    assert {shape_of(found) for found in told.values()} == shapes
+    assert all(decoy(SHA_256, name, b"secret", shapes).salt == found.salt for name, found in told.items())
+    fewer = {shape_of(KAFKAS)}
+    stay = [name for name, found in told.items() if shape_of(found) in fewer]
+    assert all(decoy(SHA_256, name, b"secret", fewer).salt == told[name].salt for name in stay)
+
+
+def test_the_image_knows_the_shapes_that_are_there() -> None:
+    image = ClusterImage("cluster")
+    for name in ("a", "b"):
+        image.apply(f"{SCRAM}{SHA_256}/{name}", KAFKAS.to_json())
+    image.apply(f"{SCRAM}{SHA_256}/a", None)
+    assert set(image.scram_shapes[SHA_256]) == {shape_of(KAFKAS)}
+    image.apply(f"{SCRAM}{SHA_256}/b", credential_of(SHA_256, "x").to_json())
+    assert set(image.scram_shapes[SHA_256]) == {Shape()}
 
 
 def test_a_replayed_exchange_is_refused() -> None:
