@@ -28,10 +28,8 @@ from minikafka.local.layout import (
     faults_path,
     new_cluster_id,
     properties,
-    properties_path,
     read_record,
-    render,
-    write_atomic,
+    write_properties,
     write_record,
 )
 from minikafka.local.locking import lock_within
@@ -323,8 +321,7 @@ class LocalCluster:
                 Path(folder).mkdir(parents=True, exist_ok=True)
         if record.faults:
             faults_path(self.data, broker).touch()
-        path = properties_path(self.data, broker)
-        write_atomic(path, render(properties(self.data, record, broker)))
+        path = write_properties(self.data, record, broker)
         pids.remember(
             self.data, broker, process.spawn([*self._command, str(path)], Path(info.log_path), self._lifeline)
         )

@@ -323,11 +323,23 @@ def read_record(data: Path) -> ClusterRecord | None:
 
 def write_record(data: Path, record: ClusterRecord) -> None:
     """Replace the record in one step."""
-    write_atomic(data / RECORD, json.dumps({"version": RECORD_VERSION, **asdict(record)}, indent=2) + "\n")
+    write_atomic(data / RECORD, json.dumps({"version": RECORD_VERSION, **asdict(record)}, indent=2) + "\n", PRIVATE)
 
 
-def write_atomic(path: Path, text: str) -> None:
+def write_properties(data: Path, record: ClusterRecord, broker: int) -> Path:
+    """Write what a broker starts with; the path of the file."""
+    path = properties_path(data, broker)
+    write_atomic(path, render(properties(data, record, broker)), PRIVATE)
+    return path
+
+
+PRIVATE = 0o600
+"""Of files with settings: there may be passwords in them."""
+
+
+def write_atomic(path: Path, text: str, mode: int = 0o644) -> None:
     """Replace a small file so that a reader sees the old text or the new, never a part."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    temporary.touch(mode=mode)
     temporary.write_text(text)
     temporary.replace(path)

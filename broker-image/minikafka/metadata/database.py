@@ -7,6 +7,7 @@ the simulator in virtual time on a database in memory.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -121,6 +122,8 @@ class Database:
         return self._db
 
     def _connect(self) -> sqlite3.Connection:
+        if isinstance(self._path, Path):
+            _make_private(self._path)
         return sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
 
     # -- records --------------------------------------------------------------------------------------------------------
@@ -203,6 +206,14 @@ class Database:
             return int(first)
 
         return self._write(write)
+
+
+def _make_private(path: Path) -> None:
+    """Make the file, so that nobody else may read it: there are credentials in it. One that is there stays as it is."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except OSError:  # it is there, or SQLite says why it cannot be
+        pass
 
 
 def _switch_to_wal(db: sqlite3.Connection) -> None:

@@ -18,6 +18,8 @@ from minikafka.local.layout import (
     check,
     new_cluster_id,
     properties,
+    properties_path,
+    write_properties,
     write_record,
 )
 from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET, free_base_port, ports_of, proxy_ports_of
@@ -137,3 +139,11 @@ def test_a_free_base_port_is_free_for_all_that_a_cluster_needs() -> None:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((HOST, port))
+
+
+def test_nobody_else_reads_settings(tmp_path: Path) -> None:
+    """There may be passwords in them."""
+    write_record(tmp_path, record())
+    properties_path(tmp_path, 1).parent.mkdir()
+    written = (write_properties(tmp_path, record(), 1), tmp_path / "cluster.json")
+    assert [path.stat().st_mode & 0o077 for path in written] == [0, 0]

@@ -44,6 +44,15 @@ async def connect(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         await store.close()
 
 
+def test_nobody_else_reads_the_store(tmp_path: Path) -> None:
+    """Users' credentials are in it, and in the files that SQLite keeps beside it."""
+    store = database.Database(tmp_path / "metadata.sqlite")
+    store.open(None)
+    modes = {path.name: path.stat().st_mode & 0o077 for path in tmp_path.iterdir()}
+    store.close()
+    assert modes == dict.fromkeys(("metadata.sqlite", "metadata.sqlite-wal", "metadata.sqlite-shm"), 0)
+
+
 class TestClusterId:
     async def test_memory(self) -> None:
         """R15: a broker of another cluster is refused."""
