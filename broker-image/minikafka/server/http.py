@@ -244,4 +244,6 @@ def _refusal(request: h11.Request, known: bool) -> int | None:
         return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     if not known:
         return HTTPStatus.METHOD_NOT_ALLOWED
+    if request.method not in _METHODS and b"origin" in headers:  # of a page in some browser, which may post anywhere
+        return HTTPStatus.FORBIDDEN
     return None

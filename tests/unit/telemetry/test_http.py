@@ -187,6 +187,36 @@ def test_a_bad_request_is_answered_and_the_connection_closed(
     run(story)
 
 
+class Ordered:
+    """Stands in for hooks."""
+
+    def __init__(self) -> None:
+        self.given: list[dict[str, str]] = []
+
+    def order(self, given: Any) -> None:
+        self.given.append(dict(given))
+
+    def as_json(self) -> dict[str, Any]:
+        return {}
+
+
+def test_a_page_in_a_browser_orders_nothing(run: Callable[[Story], None]) -> None:
+    """It may post to any port of its machine, and says where it comes from."""
+
+    async def story() -> None:
+        orders = Ordered()
+        server = MetricsServer(lambda: b"", lambda: (True, ""), lambda: (True, ""), orders)
+        await server.start("127.0.0.1", 0)
+        for origin, status in (("Origin: http://x.example\n", 403), ("Origin: null\n", 403), ("", 200)):
+            client = Client(*await asyncio.open_connection("127.0.0.1", server.port))
+            assert (await client.ask(f"POST /hooks?a=b HTTP/1.1\nHost: h\n{origin}\n")).status == status
+            client.writer.close()
+        assert orders.given == [{"a": "b"}]
+        await server.stop()
+
+    run(story)
+
+
 @pytest.mark.parametrize(
     ("request_text", "kept"),
     [
