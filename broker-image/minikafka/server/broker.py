@@ -43,6 +43,7 @@ from minikafka.server.offsets_topic import OffsetsTopic
 from minikafka.server.producer_ids import ProducerIds
 from minikafka.server.readiness import Readiness
 from minikafka.server.topic_requests import TopicRequests
+from minikafka.telemetry.event_limit import EventLimit
 from minikafka.telemetry.exposition import BrokerCollector
 
 DISK_FULL = HTTPStatus.INSUFFICIENT_STORAGE
@@ -96,6 +97,8 @@ class Broker:
 
         # what is known of the cluster, and how others reach this broker
         self.metadata = MetadataCache(store, context.clock, config.inter_broker_listener)
+        self.strangers = EventLimit(context.clock.now)
+        """Of events about who is not let in."""
         self.authorization = Authorization(config, self.metadata, context.stats, context.events.emit, context.clock.now)
         connection = ClientConnection if self.hooks is None else HookedConnection
         self.listeners = Listeners(config, lambda name: connection(self, name))

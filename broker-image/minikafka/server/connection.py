@@ -163,11 +163,15 @@ class ClientConnection(FrameProtocol):
 
     def established(self) -> None:
         """With TLS, and no SASL, it is the certificate that says who it is."""
-        certificate = None if self.tls is None else self.tls.peer_certificate
-        if certificate is None or self.door is not None:
+        security = self.broker.config.security(self.listener)
+        if self.tls is None or security.tls is None or security.tls.client_auth == "none" or self.door is not None:
+            return
+        certificate = self.tls.peer_certificate
+        if certificate is None:  # where it was only requested: to show none must not be worth more than to show one
+            self.authenticated(ANONYMOUS)
             return
         subject = distinguished_name(certificate)
-        name = mapped(self.broker.config.security(self.listener).principal_rules, subject)
+        name = mapped(security.principal_rules, subject)
         if name is None:
             self.refused("no rule of ssl.principal.mapping.rules fits the certificate", user(subject))
             self.close()
@@ -192,8 +196,10 @@ class ClientConnection(FrameProtocol):
         self.refused(f"TLS: {tls_reason(error)}")
 
     def refused(self, reason: str, principal: str | None = None) -> None:
-        """Tell that this client is not let in."""
+        """Tell that this client is not let in; a stranger can bring this about as often as he likes."""
         self.stats.failed_authentications += 1
+        if not self.broker.strangers.takes(object()):
+            return
         self.broker.events.emit(
             "authentication_failed",
             principal=principal,

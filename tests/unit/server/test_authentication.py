@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import struct
+from base64 import b64decode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,12 +17,13 @@ from minikafka.protocol import messages, wire
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.security.sasl_client import AuthenticationError, Login, exchange
-from minikafka.security.scram import ScramClient, credential_of, salted_password
+from minikafka.security.scram import ScramClient, Shape, credential_of, decoy, salted_password
 from minikafka.security.tls import TlsSettings, client_context
 from minikafka.security.tls_stream import TlsStream
 from minikafka.server.broker import Broker
 from minikafka.server.connection import ClientConnection
 from minikafka.server.peer import PeerClosed, PeerConnection, connect
+from minikafka.telemetry.event_limit import TOLD_MAX
 
 from tests.certificates import PemFiles, authority, broker_keystore, client_keystore
 from tests.unit.server.in_process import DEADLINE, Cluster, running
@@ -525,6 +528,73 @@ async def test_brokers_replicate_by_scram(tmp_path: Path) -> None:
         assert principals == {"User:brokers"}
 
 
+async def salts(cluster: Cluster, *names: str) -> list[bytes]:
+    """What each broker tells a stranger who says that he is one of these."""
+    told = []
+    for broker in cluster.brokers.values():
+        for name in names:
+            client = await Stranger.at(broker, "REPLICATION")
+            await client.ask(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "SCRAM-SHA-512"})
+            answer = await client.ask(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": f"n,,n={name},r=abc".encode()})
+            told.append(answer.auth_bytes.split(b",", 1)[1])
+            client.close()
+    return told
+
+
+async def test_salts_tell_nothing_of_the_brokers_user(tmp_path: Path) -> None:
+    """Neither its name, by another salt on each broker, nor its password: guesses at it cannot be tried on a salt."""
+    async with running(tmp_path, 2, **scram_brokers()) as cluster:
+        await cluster.has_controller()
+        one = cluster.brokers[1]
+        eve = {
+            "name": "eve", "mechanism": 2, "iterations": 8192, "salt": b"1s2fzm6b7p1m0brgvfzk0abc1d",
+            "salted_password": b"x" * 64,
+        }  # fmt: skip
+        admin = await Stranger.at(one, "REPLICATION")
+        await admin.log_in(Login("SCRAM-SHA-512", "brokers", "secret"))
+        answer = await admin.ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, {"deletions": [], "upsertions": [eve]})
+        assert not answer.results[0].error_code
+        await until(lambda: all(b.metadata.image.scram_secret for b in cluster.brokers.values()))
+        here, nobody, there, nobody_there = await salts(cluster, "brokers", "nobody")
+        assert (here, nobody) == (there, nobody_there)
+        assert here.endswith(b",i=8192")
+        assert nobody.endswith(b",i=8192")
+        guess = hashlib.sha256(f"{one.metadata.image.cluster_id}\0secret".encode()).digest()
+        assert decoy("SCRAM-SHA-512", "nobody", guess, {Shape(8192, 26, True)}).salt not in b64decode(nobody[2:-7])
+        again = await Stranger.at(one, "REPLICATION")
+        assert not (await again.log_in(Login("SCRAM-SHA-512", "brokers", "secret"))).error_code
+        for client in (admin, again):
+            client.close()
+
+
+async def test_strangers_do_not_fill_the_events(tmp_path: Path) -> None:
+    """All are counted, and a hundred a minute are told."""
+    async with one_broker(tmp_path) as (cluster, broker):
+        for _ in range(TOLD_MAX + 20):
+            client = await Stranger.at(broker)
+            client.request(ApiKey.METADATA, 9, {"topics": []})
+            assert await client.frame() is None
+            client.close()
+        assert broker.stats.failed_authentications == TOLD_MAX + 20
+        assert len(await refusals(cluster, TOLD_MAX)) == TOLD_MAX
+
+
+async def test_nothing_is_read_after_a_second_handshake(tmp_path: Path) -> None:
+    """Also not what came along with it, behind an answer that is not there yet."""
+    async with one_broker(tmp_path) as (cluster, broker):
+        client = await Stranger.at(broker)
+        client.request(ApiKey.API_VERSIONS, 3, SOFTWARE)
+        for _ in range(5):
+            client.request(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+        client.request(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0alice\0right"})
+        client.request(ApiKey.METADATA, 9, {"topics": []})
+        frames = 0
+        while await client.frame() is not None:
+            frames += 1
+        assert frames == 3, "ApiVersions, and two handshakes"
+        assert await refusals(cluster, 1) == [(None, "SaslHandshake twice")]
+
+
 async def test_a_user_is_no_broker(tmp_path: Path) -> None:
     """Whoever has logged in where brokers do is served as a client, unless it is the brokers' own user (31 item 1)."""
     heartbeat = {
@@ -555,6 +625,20 @@ async def test_super_users_are_brokers_by_their_certificates(tmp_path: Path) -> 
             (connection,) = [each for each in connections(cluster.brokers[1]) if each.principal == f"User:{name}"]
             assert connection.inter_broker == believed
             peer.close()
+
+
+async def test_who_shows_no_certificate_is_no_broker(tmp_path: Path) -> None:
+    """Where certificates are only requested: showing none is not worth more than showing a client's."""
+    files = PemFiles.write(tmp_path)
+    settings = {**mutual(files), "ssl.client.auth": "requested", "super.users": "User:broker"}
+    async with running(tmp_path, 2, **settings) as cluster:
+        await cluster.create("t", leader=1)
+        await until(lambda: cluster.state("t").isr == (1, 2))
+        peer = await connect_tls(cluster.brokers[1], "REPLICATION", tls_of(""))
+        await peer.request(ApiKey.METADATA, 9, {"topics": None})
+        believed = {(each.principal, each.inter_broker) for each in connections(cluster.brokers[1])}
+        assert believed == {("User:ANONYMOUS", False), ("User:broker", True)}
+        peer.close()
 
 
 async def test_a_broker_with_another_password_does_not_join(tmp_path: Path) -> None:

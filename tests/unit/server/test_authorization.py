@@ -16,9 +16,10 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.security.acls import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from minikafka.security.authorizer import KAFKAS_NAME, SUPPORTED, bits
 from minikafka.security.sasl_client import Login
-from minikafka.server.authorization.service import NAME_MAX, TELL_SECONDS, TOLD_MAX, Authorization
+from minikafka.server.authorization.service import NAME_MAX, Authorization
 from minikafka.server.broker import Broker
 from minikafka.server.membership import NOT_A_BROKER
+from minikafka.telemetry.event_limit import TELL_SECONDS, TOLD_MAX
 
 from tests.interop.raw_client import record_batch
 from tests.unit.server.in_process import Cluster, context, running

@@ -11,11 +11,8 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.security.acls import CLUSTER_NAME, Operation, ResourceType, address
 from minikafka.security.authorizer import SUPPORTED, Authorizer, bits
 from minikafka.server.metadata_cache import MetadataCache
+from minikafka.telemetry.event_limit import EventLimit
 from minikafka.telemetry.stats import BrokerStats
-
-TELL_SECONDS = 60.0
-TOLD_MAX = 100
-"""Denials that are told in :data:`TELL_SECONDS`: who is refused asks again, and must not fill the disk. All are counted."""
 
 NAME_MAX = 249
 """What is told of a resource's name: as much as a topic's may have. Others may have any."""
@@ -59,9 +56,7 @@ class Authorization:
         self._metadata = metadata
         self._stats = stats
         self._emit = emit
-        self._now = now
-        self._told: set[tuple[str, ...]] = set()
-        self._telling_since = float("-inf")
+        self._limit = EventLimit(now)
 
     @property
     def creates_on_demand(self) -> bool:
@@ -100,14 +95,8 @@ class Authorization:
     def denied(self, client: Caller, api_key: int, operation: Operation, kind: ResourceType, name: str) -> None:
         """Count a refusal, and tell of it."""
         self._stats.authorizations_denied += 1
-        now = self._now()
-        if now - self._telling_since >= TELL_SECONDS:
-            self._telling_since = now
-            self._told.clear()
         resource = f"{kind.name}:{name[:NAME_MAX]}"
         who = (client.principal, client.client_host, operation.name, resource, ApiKey(api_key).api_name)
-        if who in self._told or len(self._told) >= TOLD_MAX:
-            return
-        self._told.add(who)
-        fields = ("principal", "address", "operation", "resource", "request")
-        self._emit("authorization_denied", **dict(zip(fields, who, strict=True)))
+        if self._limit.takes(who):
+            fields = ("principal", "address", "operation", "resource", "request")
+            self._emit("authorization_denied", **dict(zip(fields, who, strict=True)))
