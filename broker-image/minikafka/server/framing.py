@@ -242,8 +242,9 @@ class FrameProtocol(asyncio.BufferedProtocol):
             need += int.from_bytes(self._view[self._read_at : self._read_at + 4], "big")
         if self._read_at + need <= capacity and self._write_at < capacity:
             return
-        if need > capacity:
-            self._resize(max(need, min(capacity * 4, BUFFER_BYTES_BUSY)))
+        if need > capacity and unread == capacity:
+            # by what has come, not by what is announced: four bytes would take as much memory as a frame may have
+            self._resize(min(max(need, BUFFER_BYTES_BUSY), capacity * 4))
         elif self._read_at:
             self._view[:unread] = self._view[self._read_at : self._write_at]
             self._read_at, self._write_at = 0, unread

@@ -359,3 +359,12 @@ def test_a_topic_that_only_the_controller_knows_is_not_deleted(
     answer = found.finish({})
     assert [each["error_code"] for each in answer["responses"]] == [code]
     assert messages.encode_response(ApiKey.DELETE_TOPICS, 6, answer)
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_an_id_where_none_may_be_is_left_to_the_handler(version: int) -> None:
+    """It refuses all of the request; a refusal for lack of a right could not be told, for an answer needs a name there."""
+    request = asked(ApiKey.METADATA, version, {"topics": [{"name": None, "topic_id": OTHER_ID}]})
+    told = Told()
+    assert screened(told, ApiKey.METADATA, version, request).request == request
+    assert not told.told

@@ -148,3 +148,30 @@ async def test_what_is_no_tls_closes(garbage: bytes) -> None:
     feed(server, garbage, lambda: True)
     assert transport.is_closed
     assert server.frames == []
+
+
+class Plain(FrameProtocol):
+    def __init__(self) -> None:
+        super().__init__()
+        self.frames: list[int] = []
+
+    def frame_received(self, frame: memoryview) -> None:
+        self.frames.append(len(frame))
+
+
+async def test_memory_is_taken_by_what_has_come() -> None:
+    """Not by what is announced: four bytes must not cost as much as the largest frame."""
+    server = Plain()
+    server.connection_made(Transport())
+    size = 10_000_000
+    feed(server, size.to_bytes(4, "big"), lambda: True)
+    assert len(server._buffer) == BUFFER_BYTES_START
+    left = size
+    while left:
+        piece = bytes(min(left, len(server.get_buffer(-1)), 50_000))
+        feed(server, piece, lambda: True)
+        left -= len(piece)
+        assert len(server._buffer) <= max(4 * (size - left + 4), BUFFER_BYTES_START)
+    assert server.frames == [size]
+    feed(server, b"\0\0\0\1x", lambda: True)
+    assert server.frames == [size, 1]

@@ -36,7 +36,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
     await broker.metadata.wait_for_successors(_leaders(broker, asked))
     if asked is None or (version == 0 and not asked):
         topics = [describe(broker, ctx.listener, topic) for _, topic in sorted(broker.metadata.image.topics.items())]
-    elif version >= NULLABLE_NAME and any(_is_malformed(topic, version) for topic in asked):
+    elif version >= NULLABLE_NAME and any(is_malformed(topic, version) for topic in asked):
         return {"brokers": [], "controller_id": -1, "topics": [_refused(topic, version) for topic in asked]}
     else:
         create = getattr(request, "allow_auto_topic_creation", True) and broker.config.auto_create_topics_enable
@@ -74,7 +74,7 @@ def _leaders(broker: Broker, asked: Any) -> set[int]:
     return {p.leader for t in topics if t is not None for p in t.partitions}
 
 
-def _is_malformed(topic: Any, version: int) -> bool:
+def is_malformed(topic: Any, version: int) -> bool:
     """Versions 10 and 11 have a field for an id, and are not to use it (KAFKA-10774)."""
     return (topic.name is None and topic.topic_id is None) or (version < BY_ID and topic.topic_id is not None)
 

@@ -8,6 +8,7 @@ from typing import Any
 from minikafka.protocol.errors import ErrorCode
 from minikafka.replication.replicas import INTERNAL_TOPICS
 from minikafka.security.acls import Operation, ResourceType
+from minikafka.server.api.metadata import NULLABLE_NAME, is_malformed
 from minikafka.server.authorization.rules import Answer, ClientAccess, Need, Screened
 from minikafka.server.error_answers import committed_nothing, coordinators, identified, offsets
 
@@ -22,7 +23,6 @@ _CREATE_ANY = Need(Operation.CREATE, ResourceType.CLUSTER, "or", refuses=False)
 # -- Metadata ---------------------------------------------------------------------------------------------------------------
 
 METADATA_NEEDS = (DESCRIBE, _CREATE_ANY, CREATE)
-NULLABLE_NAME = 10
 
 
 def metadata(access: ClientAccess, request: Any) -> Screened:
@@ -33,7 +33,7 @@ def metadata(access: ClientAccess, request: Any) -> Screened:
     asked = request.topics
     if asked is None or (access.version == 0 and not asked):
         return Screened(request, lambda answer: {**answer, "topics": _describable(access, answer["topics"])})
-    if access.version >= NULLABLE_NAME and any(row.name is None and row.topic_id is None for row in asked):
+    if access.version >= NULLABLE_NAME and any(is_malformed(row, access.version) for row in asked):
         return Screened(request)  # its handler refuses all of it
     creates = access.creates_on_demand and getattr(request, "allow_auto_topic_creation", True)
     left, refused = [], {}
