@@ -114,3 +114,20 @@ def test_secrets_are_not_described() -> None:
     entries = config_of("SSL", **settings).describe()
     assert "SECRET" not in repr(entries)
     assert next(e for e in entries if e.name == "ssl.keystore.key").is_sensitive
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("listener.name.a.plain.sasl.jaas.cfg", f'{PLAIN} required user_alice="SECRET";'),
+        ("sasl.jaas.confg", "x SECRET"),
+        ("ssl.key.pasword", "SECRET"),
+        ("some.key", "-----BEGIN PRIVATE KEY-----SECRET"),
+        ("some.url", "http://user:SECRET@host"),
+    ],
+)
+def test_a_misspelt_key_tells_no_secret(name: str, value: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.from_properties({"node.id": "1", "minikafka.metadata.store": "memory", name: value})
+    assert name in str(caught.value)
+    assert "SECRET" not in str(caught.value)

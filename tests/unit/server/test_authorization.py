@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from minikafka.metadata.image import ClusterImage
 from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
@@ -217,6 +218,26 @@ def test_denials_do_not_fill_the_disk() -> None:
     service.denied(client, ApiKey.HEARTBEAT, Operation.READ, GROUP, "g" * 1_000_000)
     assert told[-1][1]["resource"] == "GROUP:" + "g" * NAME_MAX
     assert of.stats.authorizations_denied == 4 * TOLD_MAX + 1
+
+
+def test_before_the_image_is_read_nobody_is_allowed_for_want_of_acls() -> None:
+    of = context(
+        authorizer_class_name="StandardAuthorizer", super_users="User:admin", allow_everyone_if_no_acl_found="true"
+    )
+    image = ClusterImage("cluster")
+    metadata: Any = type("Metadata", (), {"image": image})
+    service = Authorization(of.config, metadata, of.stats, lambda *_, **__: None, lambda: 0.0)
+
+    def allowed(user: str) -> tuple[bool, bool]:
+        client: Any = type("Client", (), {"principal": user, "client_host": "127.0.0.1", "listener": "L"})
+        return (
+            service.allows(client, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME),
+            service.allows_any(client, Operation.WRITE, TOPIC),
+        )
+
+    assert (allowed("User:a"), allowed("User:admin")) == ((False, False), (True, True))
+    image.revision = 1
+    assert allowed("User:a") == (True, True)
 
 
 async def test_what_a_client_may_do_is_told(tmp_path: Path) -> None:

@@ -51,7 +51,9 @@ class Authorization:
         now: Callable[[], float],
     ) -> None:
         self.enabled = bool(config.authorizer_class_name)
-        self._authorizer = Authorizer(super_users(config.super_users), config.allow_everyone_if_no_acl_found)
+        supers = super_users(config.super_users)
+        self._of_acls = Authorizer(supers, config.allow_everyone_if_no_acl_found)
+        self._without_image = Authorizer(supers, everyone_if_no_acl=False)
         self._config = config
         self._metadata = metadata
         self._stats = stats
@@ -62,6 +64,11 @@ class Authorization:
     def creates_on_demand(self) -> bool:
         """Whether asking for a topic that is not there makes it."""
         return self._config.auto_create_topics_enable
+
+    @property
+    def _authorizer(self) -> Authorizer:
+        """Listeners are open before the image is read: that no ACL is known then does not mean that there is none."""
+        return self._of_acls if self._metadata.image.revision else self._without_image
 
     def allows(self, client: Caller, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Whether a client may do something; nobody is told when not."""
