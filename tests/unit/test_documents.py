@@ -178,7 +178,7 @@ def test_the_readme_has_the_figures_of_the_tables() -> None:
 
 
 def test_every_attempt_on_the_page_of_security_names_its_test() -> None:
-    page = (ROOT / "docs/guide/security.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/security-attempts.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (?!attempt|---).*\|$", page, re.MULTILINE)
     sources = "\n".join((ROOT / file).read_text(encoding="utf-8") for file in tracked("tests/*.py"))
     missing = [name for row in rows for name in re.findall(r"`(test_\w+)`", row) if f"def {name}(" not in sources]

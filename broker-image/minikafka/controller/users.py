@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -39,8 +38,16 @@ class UserRegistry:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
-    def alter(self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]) -> dict[str, KafkaError | None]:
-        """By user: why nothing of what was asked for that user was done, or None."""
+    def alter(
+        self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], secret: bytes
+    ) -> dict[str, KafkaError | None]:
+        """By user: why nothing of what was asked for that user was done, or None.
+
+        Args:
+            deletions: see there.
+            upsertions: see there.
+            secret: a random one, which becomes the cluster's where it has none.
+        """
         changes: tuple[Deletion | Upsertion, ...] = (*deletions, *upsertions)
         times = Counter((change.user, change.mechanism) for change in changes)
         results: dict[str, KafkaError | None] = {}
@@ -53,7 +60,7 @@ class UserRegistry:
                 )
         for change in changes:
             if results[change.user] is None:
-                self._do(change)
+                self._do(change, secret)
         return results
 
     def _problem(self, change: Deletion | Upsertion) -> KafkaError | None:
@@ -76,12 +83,12 @@ class UserRegistry:
             return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salt or the salted password is empty")
         return None
 
-    def _do(self, change: Deletion | Upsertion) -> None:
+    def _do(self, change: Deletion | Upsertion, secret: bytes) -> None:
         mechanism = NUMBERS[change.mechanism]
         value = None
         if isinstance(change, Upsertion):
             if self._workspace.image.scram_secret is None:
-                self._workspace.put_record(SCRAM_SECRET, secrets.token_hex(32))
+                self._workspace.put_record(SCRAM_SECRET, secret.hex())
             value = credential(mechanism, change.salted_password, change.salt, change.iterations).to_json()
         self._workspace.put_record(f"{SCRAM}{mechanism}/{change.user}", value)
         event = "credential_removed" if value is None else "credential_set"

@@ -89,9 +89,7 @@ class Scram:
         shapes: what credentials look like that are there.
     """
 
-    def __init__(
-        self, mechanism: str, credentials: Credentials, secret: bytes, shapes: Collection[Shape] = ()
-    ) -> None:
+    def __init__(self, mechanism: str, credentials: Credentials, secret: bytes, shapes: Collection[Shape] = ()) -> None:
         self._mechanism = mechanism
         self._credentials = credentials
         self._secret = secret

@@ -114,7 +114,8 @@ EVENTS: Mapping[str, EventDeclaration] = {
         ("error", "place"),
     ),
     "authentication_failed": EventDeclaration(
-        "A client was not let in: its certificate, its password, or what it asked for before it had logged in.",
+        "A client was not let in: its certificate, its password, or what it asked for before it had logged in. "
+        "At most a hundred a minute.",
         ("principal", "address", "listener", "reason"),
     ),
     "authorization_denied": EventDeclaration(

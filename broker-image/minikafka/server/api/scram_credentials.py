@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ ALTER = ApiSpec(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, controller_only=True)
 DESCRIBE = ApiSpec(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0)
 
 
+SECRET_BYTES = 32
+
+
 async def alter(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     deletions = [Deletion(each.name, int(each.mechanism)) for each in request.deletions]
@@ -28,7 +32,8 @@ async def alter(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, 
     ]
     try:
         role = broker.topics.require_controller()
-        results = await role.submit(lambda c: c.users.alter(deletions, upsertions))
+        secret = secrets.token_bytes(SECRET_BYTES)
+        results = await role.submit(lambda c: c.users.alter(deletions, upsertions, secret))
     except KafkaError as refused:
         results = dict.fromkeys([*(each.user for each in deletions), *(each.user for each in upsertions)], refused)
     await broker.metadata.caught_up()
