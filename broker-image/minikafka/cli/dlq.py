@@ -155,7 +155,15 @@ def _as_row(letter: ConsumedRecord) -> tuple[object, ...]:
         return None, None, None, None, None, f"no dead letter: {reason}", _short(letter.key), _short(letter.value), here
     record = dead.record
     origin = (str(record.partition), record.offset, _time(record.timestamp_ms))
-    return *origin, dead.group, dead.attempts, dead.error, _short(record.key), _short(record.value), here
+    return (
+        *origin,
+        _printable(dead.group),
+        dead.attempts,
+        _printable(dead.error),
+        _short(record.key),
+        _short(record.value),
+        here,
+    )
 
 
 def _as_json(letter: ConsumedRecord) -> dict[str, Any]:
@@ -185,14 +193,20 @@ def _content(record: ConsumedRecord) -> dict[str, Any]:
 def _time(timestamp_ms: int) -> str | None:
     if timestamp_ms < 0:
         return None
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    except (OverflowError, OSError, ValueError):  # beyond the year 9999: whoever wrote it meant no time
+        return str(timestamp_ms)
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def _short(data: bytes | None) -> str | None:
     if data is None:
         return None
-    text = data.decode(errors="backslashreplace")
-    text = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    text = _printable(data.decode(errors="backslashreplace"))
     return text if len(text) <= VALUE_CHARACTERS_MAX else text[: VALUE_CHARACTERS_MAX - 1] + "…"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,14 @@ from typing import Any
 from minikafka.protocol.types import TopicPartition
 from minikafka.reliability.aiokafka_client import aiokafka
 from minikafka.reliability.aiokafka_dead_letters import AiokafkaDeadLetters, as_record
-from minikafka.reliability.client_settings import checked, checked_topics, connection, positive
+from minikafka.reliability.client_settings import (
+    checked,
+    checked_handler,
+    checked_topics,
+    connection,
+    positive,
+    positive_count,
+)
 from minikafka.reliability.dead_letters import DeadLetter
 from minikafka.reliability.record import ConsumedRecord
 from minikafka.reliability.retries import RetryPolicy
@@ -52,11 +60,11 @@ class AsyncReliableConsumer:
     ) -> None:
         self._config = checked(config, "_")
         self._topics = checked_topics(topics)
-        self._handler = handler
+        self._handler = checked_handler(handler, awaited=True)
         self._commit_seconds = positive("commit_seconds", commit_seconds)
         self._revoke_seconds = positive("revoke_seconds", revoke_seconds)
         self._group = str(self._config["group_id"])
-        self._work = Work(retries or RetryPolicy(), held_max)
+        self._work = Work(retries or RetryPolicy(), positive_count("held_max", held_max))
         self._changed = asyncio.Condition()
         """Told when a record came or is done, or the consumer is to stop."""
         self._stopping = False
@@ -183,17 +191,29 @@ class AsyncReliableConsumer:
                         await self._changed.wait()
         return None
 
-    async def _tried(self, step: Step) -> Exception | None:
+    async def _tried(self, step: Step) -> BaseException | None:
         """Do it; why it failed."""
         try:
             if isinstance(step, Attempt):
-                await self._handler(step.record)
+                processing = self._handler(step.record)
+                if inspect.isawaitable(processing):
+                    await processing
+                    return None
             else:
                 await self._write(DeadLetter(step.record, self._group, step.error, step.attempts))
+                return None
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return self._failed(step, error)  # something that the handler awaited was cancelled, and not the handler
         except Exception as error:
-            log.warning("%s: %s", self._group, failure_line(step, error))
-            return error
-        return None
+            return self._failed(step, error)
+        raise TypeError("the handler returns nothing to await; write `async def`, or use ReliableConsumer")
+
+    def _failed(self, step: Step, error: BaseException) -> BaseException:
+        log.warning("%s: %s", self._group, failure_line(step, error))
+        return error
 
     async def _write(self, letter: DeadLetter) -> None:
         assert self._letters is not None, "run"

@@ -7,7 +7,7 @@ from typing import Any
 
 from minikafka.protocol.types import TopicPartition
 from minikafka.reliability.aiokafka_client import aiokafka
-from minikafka.reliability.dead_letters import DeadLetter, NotADeadLetter, dead_letter_topic, home
+from minikafka.reliability.dead_letters import DeadLetter, NotADeadLetter, dead_letter_topic, home, identity
 from minikafka.reliability.record import ConsumedRecord
 
 READ_MS_MAX = 500
@@ -32,8 +32,8 @@ class AiokafkaDeadLetters:
         self._partitions: dict[str, int] = {}
         """Of each dead-letter topic."""
         self._read: dict[TopicPartition, int] = {}
-        self._written: set[tuple[TopicPartition, int]] = set()
-        """Partition and offset of each record that has a dead letter, as far as dead-letter topics were read."""
+        self._written: set[tuple[TopicPartition, int, int, int]] = set()
+        """The identity of each record that has a dead letter, as far as dead-letter topics were read."""
 
     async def start(self, topics: Sequence[str]) -> None:
         """Have a dead-letter topic for each topic, with as many partitions and replicas; raises ValueError, KafkaError."""
@@ -67,7 +67,7 @@ class AiokafkaDeadLetters:
         record = letter.record
         place = home(record.partition, self._partitions[dead_letter_topic(record.topic)])
         await self._look(place)
-        if (record.partition, record.offset) not in self._written:
+        if identity(record) not in self._written:
             await self._send(place, letter)
 
     async def _send(self, place: TopicPartition, letter: DeadLetter) -> None:
@@ -89,7 +89,7 @@ class AiokafkaDeadLetters:
             except NotADeadLetter:
                 continue
             if letter.group == self._group:
-                self._written.add((letter.record.partition, letter.record.offset))
+                self._written.add(identity(letter.record))
         self._read[place] = high
 
     async def _records(self, partition: Any, start: int, end: int) -> AsyncIterator[ConsumedRecord]:

@@ -6,6 +6,7 @@ membership. The handler, and the writing of dead letters, have a thread of their
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
 import time
@@ -16,7 +17,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from minikafka.protocol.types import TopicPartition
-from minikafka.reliability.client_settings import checked, checked_topics, connection, positive
+from minikafka.reliability.client_settings import (
+    checked,
+    checked_handler,
+    checked_topics,
+    connection,
+    positive,
+    positive_count,
+)
 from minikafka.reliability.confluent_dead_letters import ConfluentDeadLetters
 from minikafka.reliability.confluent_reading import as_record
 from minikafka.reliability.dead_letters import DeadLetter
@@ -62,11 +70,11 @@ class ReliableConsumer:
     ) -> None:
         values = checked(config, ".")
         self._topics = checked_topics(topics)
-        self._handler = handler
+        self._handler = checked_handler(handler, awaited=False)
         self._commit_seconds = positive("commit_seconds", commit_seconds)
         self._revoke_seconds = positive("revoke_seconds", revoke_seconds)
         self._group = str(values["group.id"])
-        self._work = Work(retries or RetryPolicy(), held_max)
+        self._work = Work(retries or RetryPolicy(), positive_count("held_max", held_max))
         self._changed = threading.Condition()
         """Around `_work`; told when a record came or is done."""
         self._stopping = False
@@ -116,7 +124,7 @@ class ReliableConsumer:
                 with self._changed:
                     self._work.fetched(as_record(message))
                     self._changed.notify_all()
-            elif error.fatal():
+            elif error.fatal() or error.code() == KafkaError._AUTO_OFFSET_RESET:  # as auto.offset.reset=error asks
                 raise KafkaException(error)
             elif error.code() != KafkaError._PARTITION_EOF:
                 log.warning("%s: %s", self._group, error.str())
@@ -213,14 +221,17 @@ class ReliableConsumer:
 
     def _tried(self, step: Step) -> Exception | None:
         """Do it; why it failed."""
+        result: object = None
         try:
             if isinstance(step, Attempt):
-                self._handler(step.record)
+                result = self._handler(step.record)
             else:
                 self._write(DeadLetter(step.record, self._group, step.error, step.attempts))
         except Exception as error:
             log.warning("%s: %s", self._group, failure_line(step, error))
             return error
+        if inspect.isawaitable(result):
+            raise TypeError("the handler returns an awaitable: nothing was processed; AsyncReliableConsumer awaits it")
         return None
 
     def _write(self, letter: DeadLetter) -> None:

@@ -10,17 +10,26 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from minikafka.protocol.types import TopicPartition
 from minikafka.reliability.confluent_reading import ANSWER_SECONDS_MAX, PartitionReader
-from minikafka.reliability.dead_letters import DeadLetter, NotADeadLetter, dead_letter_topic, home
+from minikafka.reliability.dead_letters import DeadLetter, NotADeadLetter, dead_letter_topic, home, identity
 
 DELIVERY_MS_MAX = 30_000
 """How long the acknowledgement of one may take; then it counts as not written, and is tried again."""
+
+MESSAGE_BYTES_MAX = 1_000_000_000
+"""The most that librdkafka takes: the topic's own `max.message.bytes` says how large a record may be."""
 
 
 class AcknowledgedProducer:
     """Sends one record after the other, each when the one before is acknowledged by all in-sync replicas."""
 
     def __init__(self, connection: Mapping[str, Any]) -> None:
-        fixed = {"acks": "all", "enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": DELIVERY_MS_MAX}
+        fixed = {
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "message.timeout.ms": DELIVERY_MS_MAX,
+            "message.max.bytes": MESSAGE_BYTES_MAX,
+        }
         self._producer = Producer({**connection, **fixed})
 
     def send(self, partition: TopicPartition, **record: Any) -> None:
@@ -46,8 +55,8 @@ class ConfluentDeadLetters:
         self._partitions: dict[str, int] = {}
         """Of each dead-letter topic."""
         self._read: dict[TopicPartition, int] = {}
-        self._written: set[tuple[TopicPartition, int]] = set()
-        """Partition and offset of each record that has a dead letter, as far as dead-letter topics were read."""
+        self._written: set[tuple[TopicPartition, int, int, int]] = set()
+        """The identity of each record that has a dead letter, as far as dead-letter topics were read."""
 
     def require(self, consumer: Any, topics: Sequence[str]) -> None:
         """Have a dead-letter topic for each topic, with as many partitions and replicas; raises ValueError, KafkaException."""
@@ -76,7 +85,7 @@ class ConfluentDeadLetters:
         record = letter.record
         place = home(record.partition, self._partitions[dead_letter_topic(record.topic)])
         self._look(place)
-        if (record.partition, record.offset) not in self._written:
+        if identity(record) not in self._written:
             self._producer.send(place, key=record.key, value=record.value, headers=letter.headers())
 
     def _look(self, place: TopicPartition) -> None:
@@ -88,7 +97,7 @@ class ConfluentDeadLetters:
             except NotADeadLetter:
                 continue
             if letter.group == self._group:
-                self._written.add((letter.record.partition, letter.record.offset))
+                self._written.add(identity(letter.record))
         self._read[place] = high
 
     def close(self) -> None:

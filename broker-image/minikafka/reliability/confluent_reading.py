@@ -40,6 +40,8 @@ class PartitionReader:
                 "group.id": "minikafka-partition-reader",  # librdkafka wants a name; it joins no group, and commits nothing
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
+                # dead letters and replays are in no transaction, and one that somebody has open must not hide them
+                "isolation.level": "read_uncommitted",
                 "auto.offset.reset": "earliest",
                 "fetch.wait.max.ms": 50,
             }

@@ -26,6 +26,11 @@ REPLAYED = "dlq.replayed"
 had, with slashes between."""
 
 
+def identity(record: ConsumedRecord) -> tuple[TopicPartition, int, int, int]:
+    """Tell a record from every other, also from one that has its offset since its topic was made anew or its log was cut."""
+    return record.partition, record.offset, record.timestamp_ms, hash((record.key, record.value))
+
+
 class NotADeadLetter(ValueError):
     """A record of a dead-letter topic that somebody else has written."""
 
@@ -44,11 +49,6 @@ class DeadLetter:
     group: str
     error: str
     attempts: int
-
-    @property
-    def origin(self) -> tuple[str, TopicPartition, int]:
-        """Tell it apart from every other: no group has two dead letters of one record."""
-        return self.group, self.record.partition, self.record.offset
 
     def headers(self) -> list[tuple[str, bytes | None]]:
         """The record's own, then those that make it a dead letter."""
@@ -75,6 +75,10 @@ class DeadLetter:
                 (value or b"").decode() for _, value in added
             )
             origin = TopicPartition(topic, int(partition))
+            if dead_letter_topic(topic) != letter.topic:
+                raise ValueError(f"the dead letters of {topic!r} are in {dead_letter_topic(topic)!r}")
+            if int(partition) < 0 or int(offset) < 0:
+                raise ValueError("partition and offset are numbers from 0 on")
             record = ConsumedRecord(origin, int(offset), int(timestamp), letter.key, letter.value, headers)
             return cls(record, group, error, int(attempts))
         except ValueError as reason:

@@ -19,7 +19,7 @@ from minikafka.reliability.record import ConsumedRecord
 from minikafka.reliability.replay_group import ReplayGroup, ReplayRefused
 
 COMMIT_EVERY = 100
-"""Dead letters between two commits; a look at the group comes before each."""
+"""Dead letters between two commits."""
 
 
 @dataclass
@@ -72,11 +72,11 @@ class DeadLetterReplay:
                 for letter in self._reader.records(each.partition, each.start, each.end):
                     dead = _parsed(letter)
                     if dead is not None and _identity(letter, dead) not in self._there:
+                        self._group.stay()
                         self._send(letter, dead)
                         each.sent += 1
                     done = letter.offset + 1
                     if done - committed >= COMMIT_EVERY:
-                        self._group.stay()
                         self._commit(each.partition, done)
                         committed = done
                 done = each.end

@@ -21,6 +21,9 @@ JOIN_SECONDS_MAX = 60.0
 SESSION_MS = 6000
 """The shortest that Kafka allows by default: so long a replay that was killed keeps others away."""
 
+POLL_MS_MAX = 86_400_000
+"""The longest that there is: reading what is there already may take long, and nothing is polled meanwhile."""
+
 
 class ReplayRefused(Exception):
     """It cannot be, or cannot go on: one line says why."""
@@ -50,6 +53,7 @@ class ReplayGroup:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "session.timeout.ms": SESSION_MS,
+                "max.poll.interval.ms": POLL_MS_MAX,
                 "heartbeat.interval.ms": SESSION_MS // 3,
             }
         )

@@ -214,8 +214,12 @@ class Work:
 
 def described(error: BaseException) -> str:
     """Write an error as one line that fits into a header."""
-    text = " ".join(str(error).split())
     name = type(error).__name__
+    try:
+        text = " ".join(str(error).split())
+    except Exception as reason:
+        text = f"(its text cannot be had: {type(reason).__name__})"
+    text = text.encode(errors="backslashreplace").decode()  # a lone surrogate fits into no header
     return (f"{name}: {text}" if text else name)[:ERROR_CHARACTERS_MAX]
 
 

@@ -72,7 +72,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self.socket: socket.socket | TlsStream | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.bytes_sent = 0
-        self._send_file: Callable[[Any, Any, int, int], int] = _by_the_kernel
+        self.send_file: Callable[[Any, Any, int, int], int] = _by_the_kernel
 
     # -- for subclasses ------------------------------------------------------------------------------------------------
 
@@ -101,14 +101,14 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self.loop = asyncio.get_running_loop()
         self.transport = transport  # type: ignore[assignment]
         if isinstance(transport, SocketlessTransport):
-            self.socket, self._send_file = transport.sender, transport.send_file
+            self.socket, self.send_file = transport.sender, transport.send_file
         else:
             self.socket = self._own_socket(transport)
         if self.tls is None:
             self.established()
             return
         self.tls.attach(self.socket)
-        self.socket, self._send_file = self.tls, _through_tls
+        self.socket, self.send_file = self.tls, _through_tls
         self._shake_hands()
 
     def _own_socket(self, transport: asyncio.BaseTransport) -> socket.socket:
@@ -311,7 +311,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def _send_range(self, sock: socket.socket | TlsStream, part: Any) -> None:
         file, position, length = part
         try:
-            sent = self._send_file(sock, file, position, length)
+            sent = self.send_file(sock, file, position, length)
         except OSError as error:
             if error.errno == errno.EIO:  # a socket has no such error: it is the disk's
                 self.unreadable(file, error)

@@ -25,9 +25,7 @@ from minikafka.metadata.database import IN_MEMORY, Database
 from minikafka.metadata.memory import MemoryStore
 from minikafka.metadata.store import StoreError
 from minikafka.server.broker import Broker
-from minikafka.server.context import BrokerContext
 from minikafka.server.framing import FrameProtocol
-from minikafka.server.hooks import HookedConnection
 from minikafka.server.machine import Machine
 from minikafka.server.main import live
 
@@ -123,41 +121,23 @@ class ThreadMachine(Machine):
         del config, warn
         return cast("FileSystem", self.view)
 
+    def tell(self, broker_id: int, line: str) -> None:
+        """A line for the operator goes to the broker's log."""
+        del broker_id
+        self.say(line)
+
     def say(self, line: str) -> None:
         """What a process would say on standard error."""
         with self._lock, self._log_path.open("a", encoding="utf-8") as log:
             log.write(line + "\n")
 
 
-class ThreadContext(BrokerContext):
-    """Warnings go to the broker's log."""
-
-    def warn(self, line: str) -> None:
-        assert isinstance(self.machine, ThreadMachine)
-        self.machine.say(line)
-
-
 def _send_from_memory(sock: Any, file: Any, position: int, length: int) -> int:
     return int(sock.send(file.pread(min(length, SEND_BYTES_MAX), position)))
 
 
-class MemoryConnection(HookedConnection):
-    """Sends ranges of files that have no descriptor."""
-
-    def __init__(self, broker: Broker, listener: str) -> None:
-        super().__init__(broker, listener)
-        self._send_file = _send_from_memory
-
-
-class ThreadBroker(Broker):
-    """Production's, with hooks."""
-
-    its_context = ThreadContext
-    hooked_connection = MemoryConnection
-
-
 class BrokerLoop(uvloop.Loop):
-    """Knows what is connected through it."""
+    """Knows what is connected through it, and sends ranges of files that have no descriptor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,6 +147,8 @@ class BrokerLoop(uvloop.Loop):
     def _known(self, factory: Callable[[], Any]) -> Callable[[], Any]:
         def make() -> Any:
             protocol = factory()
+            if isinstance(protocol, FrameProtocol):
+                protocol.send_file = _send_from_memory
             self.protocols.add(protocol)
             return protocol
 
@@ -195,7 +177,7 @@ class BrokerThread:
         self._loop = BrokerLoop()
         self._loop.set_exception_handler(lambda _loop, context: self._machine.say(str(context.get("message"))))
         self._stop: asyncio.Event | None = None
-        self._broker: ThreadBroker | None = None
+        self._broker: Broker | None = None
         self._go_on = threading.Event()
         self._dead = False
         self._ready = threading.Event()
@@ -214,7 +196,7 @@ class BrokerThread:
             self._end_of(life)
 
     async def _live(self) -> None:
-        self._broker = ThreadBroker(self.config, self._store, self._machine)
+        self._broker = Broker(self.config, self._store, self._machine)
         self._stop = asyncio.Event()
         code = await live(self._broker, self._stop, self._ready.set, self._say)
         if code:

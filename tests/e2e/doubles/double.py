@@ -21,7 +21,7 @@ from typing import Any, Final
 from minikafka.log.log import AppendInfo, Log
 from minikafka.protocol.produce import ProduceRequest
 from minikafka.protocol.records import build_batch, iterate_batches, parse_records, read_header
-from minikafka.replication.replicas import ReplicaManager
+from minikafka.replication.replicas import NOTHING_AHEAD, ReplicaManager
 
 TOPIC: Final = "bank"
 EVERY: Final = 10
@@ -44,9 +44,9 @@ class Turn:
 def loses() -> None:
     write, turn = Log.append_as_leader, Turn()
 
-    def append(self: Log, records: Any, leader_epoch: int, now_ms: int, *, internal: bool = False) -> AppendInfo:
+    def append(self: Log, records: Any, leader_epoch: int, now_ms: int, **more: Any) -> AppendInfo:
         if self.topic_partition.topic != TOPIC or not turn():
-            return write(self, records, leader_epoch, now_ms, internal=internal)
+            return write(self, records, leader_epoch, now_ms, **more)
         header, first = read_header(records), self.log_end_offset
         last = first + header.records_count - 1
         return AppendInfo(first, last, header.max_timestamp, 1, header.records_count, len(records), False, -1)
@@ -57,11 +57,11 @@ def loses() -> None:
 def duplicates() -> None:
     write, turn = Log.append_as_leader, Turn()
 
-    def append(self: Log, records: Any, leader_epoch: int, now_ms: int, *, internal: bool = False) -> AppendInfo:
+    def append(self: Log, records: Any, leader_epoch: int, now_ms: int, **more: Any) -> AppendInfo:
         again = bytearray(records)  # before offset and epoch are stamped into it
-        info = write(self, records, leader_epoch, now_ms, internal=internal)
+        info = write(self, records, leader_epoch, now_ms, **more)
         if self.topic_partition.topic == TOPIC and turn():
-            write(self, again, leader_epoch, now_ms, internal=internal)
+            write(self, again, leader_epoch, now_ms, **more)
         return info
 
     Log.append_as_leader = append  # type: ignore[method-assign]
@@ -75,7 +75,9 @@ def reorders() -> None:
         if held:
             held.pop()()
 
-    def reordered(self: ReplicaManager, request: ProduceRequest, respond: Any, internal: bool = False) -> None:
+    def reordered(
+        self: ReplicaManager, request: ProduceRequest, respond: Any, internal: bool = False, ahead: Any = NOTHING_AHEAD
+    ) -> None:
         ours = not internal and any(name == TOPIC for name, _ in request.topics)
         if ours and not held and turn():
             # The views of a request's records are good only until its handler returns.
@@ -84,7 +86,7 @@ def reorders() -> None:
             held.append(lambda: produce(self, later, respond, internal))
             asyncio.get_running_loop().call_later(HELD_SECONDS, release)
             return
-        produce(self, request, respond, internal)
+        produce(self, request, respond, internal, ahead)
         if ours:
             release()
 

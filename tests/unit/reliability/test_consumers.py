@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import itertools
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from minikafka.protocol.types import TopicPartition
 from minikafka.reliability import AsyncReliableConsumer, ConsumedRecord, DeadLetterNotWritten, ReliableConsumer
 from minikafka.reliability.client_settings import connection
@@ -205,6 +206,8 @@ def test_a_rebalance_waits_for_the_record_in_hand_and_commits_it(cluster: MiniKa
         ({"group.id": "g", "enable.auto.commit": "true"}, ["a"], "enable.auto.commit: true would commit what was not"),
         ({"group.id": "g"}, [], r"topics: \[\] is not a list of names"),
         ({"group.id": "g"}, "orders", "topics: 'orders' is not a list of names"),
+        ({"group.id": "g"}, ["orders", "orders"], "names one twice"),
+        ({"group.id": "g", "value.deserializer": int}, ["orders"], "value.deserializer: a record that it cannot read"),
     ],
 )
 def test_a_consumer_that_cannot_be(config: dict[str, Any], topics: Any, words: str) -> None:
@@ -213,6 +216,102 @@ def test_a_consumer_that_cannot_be(config: dict[str, Any], topics: Any, words: s
     spelt = {name.replace(".", "_"): value for name, value in config.items()}
     with pytest.raises(ValueError, match=words.replace("group.id", "group_id").replace("enable.auto.", "enable_auto_")):
         AsyncReliableConsumer(spelt, topics, print)  # type: ignore[arg-type]
+
+
+async def coroutine(_record: ConsumedRecord) -> None:
+    """Would never run where nobody awaits it."""
+
+
+class CoroutineObject:
+    """Its call is a coroutine."""
+
+    async def __call__(self, _record: ConsumedRecord) -> None:
+        """As above."""
+
+
+def generator(_record: ConsumedRecord) -> Iterator[None]:
+    yield
+
+
+@pytest.mark.parametrize(
+    ("handler", "words"),
+    [
+        (None, "handler: None is not a function"),
+        (generator, "handler: it has a yield"),
+        (coroutine, "handler: it is a coroutine function"),
+        (functools.partial(coroutine), "handler: it is a coroutine function"),
+        (CoroutineObject(), "handler: it is a coroutine function"),
+    ],
+)
+def test_a_handler_that_would_process_nothing(handler: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        ReliableConsumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, ["a"], handler)
+    if words.endswith("coroutine function"):
+        AsyncReliableConsumer({"bootstrap_servers": "127.0.0.1:1", "group_id": "g"}, ["a"], handler)
+
+
+@pytest.mark.parametrize("held_max", [0, -1, 1.5, "x"])
+def test_how_many_records_are_held_is_a_number_from_1_on(held_max: Any) -> None:
+    with pytest.raises(ValueError, match=r"held_max: .* is not a whole number from 1 on"):
+        ReliableConsumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, ["a"], print, held_max=held_max)
+    with pytest.raises(ValueError, match=r"held_max: .* is not a whole number from 1 on"):
+        AsyncReliableConsumer({"bootstrap_servers": "a:1", "group_id": "g"}, ["a"], coroutine, held_max=held_max)
+
+
+def test_a_handler_whose_work_is_never_awaited_ends_the_consumer_and_commits_nothing(cluster: MiniKafkaCluster) -> None:
+    topic = sent(cluster)
+    config = {"bootstrap.servers": cluster.bootstrap, "group.id": f"group-of-{topic}", "log_level": 0}
+    work = coroutine(ConsumedRecord(TopicPartition(topic, 0), 0, 0, None, None))
+    with pytest.raises(TypeError, match="returns an awaitable: nothing was processed"):
+        ReliableConsumer(config, [topic], lambda _record: work).run()
+    work.close()
+    group = cluster.groups().get(f"group-of-{topic}")
+    assert group is None or not group.offsets
+
+
+async def test_a_handler_with_nothing_to_await_ends_the_consumer(cluster: MiniKafkaCluster) -> None:
+    topic = sent(cluster)
+    config = {"bootstrap_servers": cluster.bootstrap, "group_id": f"group-of-{topic}"}
+    with pytest.raises(TypeError, match="returns nothing to await"):
+        await AsyncReliableConsumer(config, [topic], lambda _record: None).run()  # type: ignore[arg-type, return-value]
+
+
+async def test_a_cancellation_inside_of_a_handler_is_a_failed_attempt(cluster: MiniKafkaCluster) -> None:
+    topic = sent(cluster)
+    tries: list[int] = []
+
+    async def handler(record: ConsumedRecord) -> None:
+        if record.partition.partition == 0:
+            tries.append(record.offset)
+            if len(tries) == 1:
+                raise asyncio.CancelledError
+            consumer.stop()
+
+    config = {"bootstrap_servers": cluster.bootstrap, "group_id": f"group-of-{topic}"}
+    consumer = AsyncReliableConsumer(config, [topic], handler, retries=lives.SOON)
+    async with asyncio.timeout(SOON):
+        await consumer.run()
+    assert tries == [0, 0]
+
+
+def test_a_group_without_a_place_ends_the_consumer_where_it_is_to(cluster: MiniKafkaCluster) -> None:
+    topic = sent(cluster)
+    config = {"bootstrap.servers": cluster.bootstrap, "group.id": f"group-of-{topic}", "log_level": 0}
+    with pytest.raises(KafkaException, match="_AUTO_OFFSET_RESET"):
+        ReliableConsumer(config | {"auto.offset.reset": "error"}, [topic], print).run()
+
+
+@pytest.mark.parametrize("live", LIVES, ids=lambda life: life.__name__)
+def test_a_record_of_some_megabytes_becomes_a_dead_letter(cluster: MiniKafkaCluster, live: Life) -> None:
+    large = {"max.message.bytes": "5000000"}
+    topic = cluster.create_topic(replication_factor=1, config=large)
+    cluster.create_topic(f"{topic}.dlq", replication_factor=1, config=large)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "message.max.bytes": 5_000_000, "log_level": 0})
+    producer.produce(topic, b"poison" + bytes(2_000_000), partition=0)
+    assert producer.flush(60) == 0
+    goal = lives.Goal({TopicPartition(topic, 0): 1})
+    live(cluster.bootstrap, f"group-of-{topic}", [topic], Service().handle, goal)
+    assert [len(letter.value or b"") for letter in cluster.records(f"{topic}.dlq")] == [2_000_006]
 
 
 def test_a_topic_that_is_not_there_is_named(cluster: MiniKafkaCluster) -> None:
@@ -237,5 +336,7 @@ def test_without_aiokafka_one_line_says_how_to_get_it(monkeypatch: pytest.Monkey
 
 
 def test_the_producer_of_dead_letters_connects_as_the_consumer_does() -> None:
-    config = {"bootstrap.servers": "a:1", "sasl.password": "x", "ssl_context": 1, "group.id": "g", "fetch.min.bytes": 1}
-    assert connection(config) == {"bootstrap.servers": "a:1", "sasl.password": "x", "ssl_context": 1}
+    shared = {"bootstrap.servers": "a:1", "sasl.password": "x", "ssl_context": 1}
+    shared |= {"enable.ssl.certificate.verification": False, "https.ca.location": "ca.pem"}
+    config = {**shared, "group.id": "g", "fetch.min.bytes": 1, "enable.auto.commit": False}
+    assert connection(config) == shared

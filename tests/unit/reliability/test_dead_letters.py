@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from minikafka.protocol.types import TopicPartition
 from minikafka.reliability import ConsumedRecord
@@ -12,6 +14,7 @@ from minikafka.reliability.dead_letters import (
     NotADeadLetter,
     Replayed,
     home,
+    identity,
     replayed,
     replayed_headers,
 )
@@ -58,11 +61,29 @@ def test_a_dead_letter_of_a_dead_letter_gives_back_the_first() -> None:
         [(name, b"x") for name in NAMES],
         [(name, None) for name in NAMES],
         [(name, b"\xff") for name in NAMES],
+        [("dlq.topic", b"payments"), *LETTER.headers()[3:]],
+        [*LETTER.headers()[2:4], ("dlq.offset", b"-1"), *LETTER.headers()[5:]],
+        [LETTER.headers()[2], ("dlq.partition", b"-1"), *LETTER.headers()[4:]],
     ],
 )
 def test_what_is_no_dead_letter_is_said_to_be_none(headers: list[tuple[str, bytes | None]]) -> None:
     with pytest.raises(NotADeadLetter, match=r"^its "):
         DeadLetter.parse(ConsumedRecord(TopicPartition("orders.dlq", 0), 0, 0, None, None, tuple(headers)))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(RECORD, partition=TopicPartition("orders", 4)),
+        replace(RECORD, offset=18),
+        replace(RECORD, timestamp_ms=RECORD.timestamp_ms + 1),
+        replace(RECORD, key=None),
+        replace(RECORD, value=b""),
+    ],
+)
+def test_a_record_that_took_the_place_of_another_is_another(other: ConsumedRecord) -> None:
+    assert identity(other) != identity(RECORD)
+    assert identity(DeadLetter.parse(written(LETTER)).record) == identity(RECORD)
 
 
 def test_all_of_one_partition_are_in_one() -> None:

@@ -13,6 +13,7 @@ from minikafka.reliability import ConsumedRecord
 from minikafka.reliability.confluent_reading import PartitionReader
 from minikafka.reliability.dead_letters import REPLAYED, DeadLetter
 from minikafka.reliability.replay import DeadLetterReplay, PartitionReplay
+from minikafka.reliability.replay_group import ReplayRefused
 from minikafka.testing import MiniKafkaCluster
 
 
@@ -170,6 +171,29 @@ def test_letters_of_a_topic_that_was_made_anew_are_others(letters: Letters) -> N
     letters.die(0, "c")
     replay(DeadLetterReplay, letters)
     assert letters.replayed(0) == [b"c"]
+
+
+def test_a_replay_whose_place_another_has_taken_sends_nothing(letters: Letters) -> None:
+    """Stopped between plan and sending for longer than its session lasts, as a laptop that slept."""
+    letters.die(0, "a")
+    first = DeadLetterReplay(letters.connection, letters.dlq)
+    first.join()
+    plan = first.plan()
+    first._group._revoked = True
+    with pytest.raises(ReplayRefused, match=r"another replay of .* runs"):
+        first.send(plan)
+    first.close()
+    assert letters.replayed(0) == []
+
+
+def test_what_others_wrote_into_headers_neither_stops_nor_colours_a_terminal(
+    letters: Letters, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strange = ConsumedRecord(TopicPartition(letters.topic, 0), 0, 10**30, None, b"x")
+    letters.send(letters.dlq, 0, value=b"x", headers=DeadLetter(strange, "g\x1b[31m", "two\nlines", 1).headers())
+    assert entry.main(["dlq", "show", letters.topic, "--bootstrap", letters.cluster.bootstrap]) == 0
+    shown = capsys.readouterr().out
+    assert str(10**30) in shown and r"two\nlines" in shown and "\x1b" not in shown
 
 
 def test_two_replays_do_not_run_at_once(letters: Letters, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from minikafka.protocol.types import TopicPartition
 from minikafka.reliability import ConsumedRecord, DeadLetterNotWritten, PoisonRecord, RetryPolicy
-from minikafka.reliability.work import DEAD_LETTER_ATTEMPTS_MAX, Attempt, Step, Work, WriteDeadLetter
+from minikafka.reliability.work import DEAD_LETTER_ATTEMPTS_MAX, Attempt, Step, Work, WriteDeadLetter, described
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -92,6 +92,19 @@ def test_a_dead_letter_that_cannot_be_written_is_tried_again_and_then_ends_the_c
     ):
         work.failed(begun(work), OSError("full"), 0.0)
     assert work.commits() == {}
+
+
+class Mute(Exception):
+    """Has no text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def test_any_error_fits_into_a_header() -> None:
+    odd = b"\xff".decode(errors="surrogateescape")
+    assert described(ValueError(f"cannot read {odd}")) == "ValueError: cannot read \\udcff"
+    assert described(Mute()) == "Mute: (its text cannot be had: RuntimeError)"
 
 
 def test_a_revoked_partition_begins_nothing_new_and_is_forgotten() -> None:
