@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+ATTEMPTS_MAX = 20
 LOCK = ".in-use"  # Spark and Hadoop read no file whose name begins so
 
 
@@ -21,14 +22,15 @@ class ScratchFolder:
 
     def __init__(self, parent: Path, prefix: str) -> None:
         sweep(parent, prefix)
-        name = f"{prefix}{uuid.uuid4().hex[:12]}"
-        # Renamed once it is locked, so that nobody takes it for one that was left.
-        new = parent / f".{name}"
-        new.mkdir(mode=0o700, parents=True)
-        self._lock: IO[str] | None = (new / LOCK).open("w")
-        with suppress(OSError):  # a file system without locks: nobody will sweep there
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self.path = new.rename(parent / name)
+        self._lock: IO[str] | None
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                self.path, self._lock = _made(parent, prefix)
+            except (BlockingIOError, FileNotFoundError):  # another's sweep has met it before it was locked
+                if attempt + 1 == ATTEMPTS_MAX:
+                    raise
+            else:
+                return
 
     def remove(self) -> None:
         """Remove it with all that is in it. Raises nothing: what cannot be removed is left to the next."""
@@ -36,6 +38,30 @@ class ScratchFolder:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+
+def _made(parent: Path, prefix: str) -> tuple[Path, IO[str]]:
+    """Make a folder, and rename it once it is locked, so that nobody takes it for one that was left."""
+    name = f"{prefix}{uuid.uuid4().hex[:12]}"
+    new = parent / f".{name}"
+    new.mkdir(mode=0o700, parents=True)
+    lock = (new / LOCK).open("w")
+    try:
+        _lock(lock)
+        return new.rename(parent / name), lock
+    except BaseException:
+        lock.close()
+        raise
+
+
+def _lock(file: IO[str]) -> None:
+    """Raises BlockingIOError when another has it. A file system without locks is no failure: nobody will sweep there."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        pass
 
 
 def sweep(parent: Path, prefix: str) -> None:

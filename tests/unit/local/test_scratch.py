@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
+from minikafka.local import scratch
 from minikafka.local.scratch import ScratchFolder
 
 PREFIX = "steps-"
@@ -40,3 +44,24 @@ def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "here").iterdir()} == {"steps-link", "steps-by-hand"}
     assert elsewhere.path.is_dir()
     elsewhere.remove()
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["swept", "being swept"])
+def test_another_sweep_may_meet_it_before_it_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: bool
+) -> None:
+    """Two programs begin at one moment: the sweep of one takes the folder of the other for one that was left."""
+    lock, met = fcntl.flock, []
+
+    def locked(file: Any, how: int) -> None:
+        if not met:
+            met.append(True)
+            if not done:
+                raise BlockingIOError
+            scratch.sweep(tmp_path, PREFIX)
+        lock(file, how)
+
+    monkeypatch.setattr(scratch.fcntl, "flock", locked)
+    own = ScratchFolder(tmp_path, PREFIX)
+    assert met and own.path.is_dir() and (own.path / scratch.LOCK).exists()
+    own.remove()
