@@ -23,7 +23,7 @@ from minikafka.security.tls_stream import TlsStream
 from minikafka.server.broker import Broker
 from minikafka.server.connection import ClientConnection
 from minikafka.server.peer import PeerClosed, PeerConnection, connect
-from minikafka.telemetry.event_limit import TOLD_MAX
+from minikafka.telemetry.event_limit import EMITTED_MAX
 
 from tests.certificates import PemFiles, authority, broker_keystore, client_keystore
 from tests.unit.server.in_process import DEADLINE, Cluster, running
@@ -570,13 +570,13 @@ async def test_salts_tell_nothing_of_the_brokers_user(tmp_path: Path) -> None:
 async def test_strangers_do_not_fill_the_events(tmp_path: Path) -> None:
     """All are counted, and a hundred a minute are told."""
     async with one_broker(tmp_path) as (cluster, broker):
-        for _ in range(TOLD_MAX + 20):
+        for _ in range(EMITTED_MAX + 20):
             client = await Stranger.at(broker)
             client.request(ApiKey.METADATA, 9, {"topics": []})
             assert await client.frame() is None
             client.close()
-        assert broker.stats.failed_authentications == TOLD_MAX + 20
-        assert len(await refusals(cluster, TOLD_MAX)) == TOLD_MAX
+        assert broker.stats.failed_authentications == EMITTED_MAX + 20
+        assert len(await refusals(cluster, EMITTED_MAX)) == EMITTED_MAX
 
 
 async def test_nothing_is_read_after_a_second_handshake(tmp_path: Path) -> None:

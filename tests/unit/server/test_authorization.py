@@ -20,7 +20,7 @@ from minikafka.security.sasl_client import Login
 from minikafka.server.authorization.service import NAME_MAX, Authorization
 from minikafka.server.broker import Broker
 from minikafka.server.membership import NOT_A_BROKER
-from minikafka.telemetry.event_limit import TELL_SECONDS, TOLD_MAX
+from minikafka.telemetry.event_limit import EMITTED_MAX, TELL_SECONDS
 
 from tests.interop.raw_client import record_batch
 from tests.unit.server.in_process import Cluster, context, running
@@ -211,13 +211,13 @@ def test_denials_do_not_fill_the_disk() -> None:
     service = Authorization(of.config, None, of.stats, emit, lambda: clock.now)  # type: ignore[arg-type]
     client: Any = type("Client", (), {"principal": "User:a", "client_host": "127.0.0.1", "listener": "L"})
     for minute in (1, 2):
-        for number in range(2 * TOLD_MAX):
+        for number in range(2 * EMITTED_MAX):
             service.denied(client, ApiKey.FETCH, Operation.READ, TOPIC, f"t{number}")
-        assert len(told) == minute * TOLD_MAX
+        assert len(told) == minute * EMITTED_MAX
         clock.now += TELL_SECONDS
     service.denied(client, ApiKey.HEARTBEAT, Operation.READ, GROUP, "g" * 1_000_000)
     assert told[-1][1]["resource"] == "GROUP:" + "g" * NAME_MAX
-    assert of.stats.authorizations_denied == 4 * TOLD_MAX + 1
+    assert of.stats.authorizations_denied == 4 * EMITTED_MAX + 1
 
 
 def test_before_the_image_is_read_nobody_is_allowed_for_want_of_acls() -> None:
