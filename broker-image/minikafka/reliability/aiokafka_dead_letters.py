@@ -7,7 +7,7 @@ from typing import Any
 
 from minikafka.protocol.types import TopicPartition
 from minikafka.reliability.aiokafka_client import aiokafka
-from minikafka.reliability.dead_letters import DeadLetter, NotADeadLetter, dead_letter_topic, home, identity
+from minikafka.reliability.dead_letters import DeadLetter, KnownLetters, dead_letter_topic, home
 from minikafka.reliability.record import ConsumedRecord
 
 READ_MS_MAX = 500
@@ -26,14 +26,11 @@ class AiokafkaDeadLetters:
 
     def __init__(self, connection: Mapping[str, Any], group: str) -> None:
         self._connection = dict(connection)
-        self._group = group
         self._producer = aiokafka.AIOKafkaProducer(**connection, acks="all", enable_idempotence=True)
         self._reader = aiokafka.AIOKafkaConsumer(**connection, enable_auto_commit=False, auto_offset_reset="earliest")
         self._partitions: dict[str, int] = {}
         """Of each dead-letter topic."""
-        self._read: dict[TopicPartition, int] = {}
-        self._written: set[tuple[TopicPartition, int, int, int]] = set()
-        """The identity of each record that has a dead letter, as far as dead-letter topics were read."""
+        self._known = KnownLetters(group)
 
     async def start(self, topics: Sequence[str]) -> None:
         """Have a dead-letter topic for each topic, with as many partitions and replicas; raises ValueError, KafkaError."""
@@ -67,7 +64,7 @@ class AiokafkaDeadLetters:
         record = letter.record
         place = home(record.partition, self._partitions[dead_letter_topic(record.topic)])
         await self._look(place)
-        if identity(record) not in self._written:
+        if record not in self._known:
             await self._send(place, letter)
 
     async def _send(self, place: TopicPartition, letter: DeadLetter) -> None:
@@ -83,14 +80,9 @@ class AiokafkaDeadLetters:
         partition = aiokafka.TopicPartition(*place)
         low = (await self._reader.beginning_offsets([partition]))[partition]
         high = (await self._reader.end_offsets([partition]))[partition]
-        async for record in self._records(partition, max(low, self._read.get(place, 0)), high):
-            try:
-                letter = DeadLetter.parse(record)
-            except NotADeadLetter:
-                continue
-            if letter.group == self._group:
-                self._written.add(identity(letter.record))
-        self._read[place] = high
+        async for record in self._records(partition, self._known.read_from(place, low), high):
+            self._known.take(record)
+        self._known.has_read(place, high)
 
     async def _records(self, partition: Any, start: int, end: int) -> AsyncIterator[ConsumedRecord]:
         if start >= end:

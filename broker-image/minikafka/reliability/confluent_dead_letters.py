@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from minikafka.protocol.types import TopicPartition
 from minikafka.reliability.confluent_reading import ANSWER_SECONDS_MAX, PartitionReader
-from minikafka.reliability.dead_letters import DeadLetter, NotADeadLetter, dead_letter_topic, home, identity
+from minikafka.reliability.dead_letters import DeadLetter, KnownLetters, dead_letter_topic, home
 
 DELIVERY_MS_MAX = 30_000
 """How long the acknowledgement of one may take; then it counts as not written, and is tried again."""
@@ -49,14 +49,11 @@ class ConfluentDeadLetters:
 
     def __init__(self, connection: Mapping[str, Any], group: str) -> None:
         self._connection = dict(connection)
-        self._group = group
         self._producer = AcknowledgedProducer(connection)
         self._reader = PartitionReader(connection)
         self._partitions: dict[str, int] = {}
         """Of each dead-letter topic."""
-        self._read: dict[TopicPartition, int] = {}
-        self._written: set[tuple[TopicPartition, int, int, int]] = set()
-        """The identity of each record that has a dead letter, as far as dead-letter topics were read."""
+        self._known = KnownLetters(group)
 
     def require(self, consumer: Any, topics: Sequence[str]) -> None:
         """Have a dead-letter topic for each topic, with as many partitions and replicas; raises ValueError, KafkaException."""
@@ -85,20 +82,15 @@ class ConfluentDeadLetters:
         record = letter.record
         place = home(record.partition, self._partitions[dead_letter_topic(record.topic)])
         self._look(place)
-        if identity(record) not in self._written:
+        if record not in self._known:
             self._producer.send(place, key=record.key, value=record.value, headers=letter.headers())
 
     def _look(self, place: TopicPartition) -> None:
         """Read what is new in a partition of dead letters."""
         low, high = self._reader.bounds(place)
-        for record in self._reader.records(place, max(low, self._read.get(place, 0)), high):
-            try:
-                letter = DeadLetter.parse(record)
-            except NotADeadLetter:
-                continue
-            if letter.group == self._group:
-                self._written.add(identity(letter.record))
-        self._read[place] = high
+        for record in self._reader.records(place, self._known.read_from(place, low), high):
+            self._known.take(record)
+        self._known.has_read(place, high)
 
     def close(self) -> None:
         """Close the connections."""

@@ -90,6 +90,35 @@ def home(partition: TopicPartition, partitions: int) -> TopicPartition:
     return TopicPartition(dead_letter_topic(partition.topic), partition.partition % partitions)
 
 
+class KnownLetters:
+    """The dead letters of one group, as far as their topics were read: who died between writing and commit has left one."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._read: dict[TopicPartition, int] = {}
+        self._identities: set[tuple[TopicPartition, int, int, int]] = set()
+
+    def read_from(self, place: TopicPartition, low: int) -> int:
+        """Find the offset of what is new in a partition of dead letters that begins at `low`."""
+        return max(low, self._read.get(place, 0))
+
+    def take(self, record: ConsumedRecord) -> None:
+        """Take note of a record of a dead-letter topic."""
+        try:
+            letter = DeadLetter.parse(record)
+        except NotADeadLetter:
+            return
+        if letter.group == self._group:
+            self._identities.add(identity(letter.record))
+
+    def has_read(self, place: TopicPartition, high: int) -> None:
+        """Take note that a partition was read up to `high`."""
+        self._read[place] = high
+
+    def __contains__(self, record: ConsumedRecord) -> bool:
+        return identity(record) in self._identities
+
+
 class Replayed(NamedTuple):
     """Which dead letter a record in its old topic is."""
 
