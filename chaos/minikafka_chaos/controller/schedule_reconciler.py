@@ -16,10 +16,7 @@ from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE, SCHEDULE_LABE
 from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import REFUSALS, STALE_RETRY_SECONDS, Events, words_of
 from minikafka_chaos.controller.schedules import Make, ObservedSchedule, Step, WriteScheduleStatus, decide, not_made
-from minikafka_chaos.controller.steps import (
-    Remove,
-    Wait,
-)
+from minikafka_chaos.controller.steps import Remove, Wait
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
 
 STEPS_MAX: Final = 50

@@ -18,14 +18,11 @@ from minikafka_kube.instants import instant, time_text
 from minikafka_kube.observed import deleting
 from pydantic import ValidationError
 
-from minikafka_chaos.controller.api import Phase, ScheduleSpec
-from minikafka_chaos.controller.conditions import message_of
+from minikafka_chaos.controller.api import ScheduleSpec
 from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGED_BY_LABEL, MANAGER, SCHEDULE, SCHEDULE_LABEL, Object
 from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
-from minikafka_chaos.controller.steps import (
-    Remove,
-    Wait,
-)
+from minikafka_chaos.controller.status import ExperimentStatus, Phase
+from minikafka_chaos.controller.steps import Remove, Wait
 from minikafka_chaos.scenario.document_lines import explain
 
 BEHIND_MAX: Final = 100
@@ -245,9 +242,9 @@ def _why_not(o: ObservedSchedule, spec: ScheduleSpec, due: datetime) -> str:
 
 def _doing(experiment: Object) -> str:
     """Return what an experiment is at, or what it waits for."""
-    status = experiment.get("status") or {}
-    phase = str(status.get("phase") or "new")
-    says = message_of(status, ChaosCondition.HEALED if phase == Phase.HEALING else ChaosCondition.ACCEPTED)
+    status = ExperimentStatus.of(experiment)
+    phase = "new" if status.phase is None else status.phase.value
+    says = status.message(ChaosCondition.HEALED if status.phase is Phase.HEALING else ChaosCondition.ACCEPTED)
     return f"{phase}, {says}"[:_DOING_MAX] if says else phase
 
 
@@ -276,8 +273,8 @@ def _active(o: ObservedSchedule) -> str:
 
 
 def _ended(experiment: Object) -> bool:
-    phase = str((experiment.get("status") or {}).get("phase") or "")
-    return bool(phase) and Phase(phase).ended
+    phase = ExperimentStatus.of(experiment).phase
+    return phase is not None and phase.ended
 
 
 def _surplus(o: ObservedSchedule, spec: ScheduleSpec) -> Object | None:
@@ -293,11 +290,10 @@ def _surplus(o: ObservedSchedule, spec: ScheduleSpec) -> Object | None:
 
 def succeeded(experiment: Object) -> bool:
     """Return whether it showed what it is meant to show, or passed where it says nothing of that."""
-    status = experiment.get("status") or {}
-    if status.get("phase") != Phase.COMPLETED:
+    status = ExperimentStatus.of(experiment)
+    if status.phase is not Phase.COMPLETED:
         return False
-    expected = status.get("asExpected")
-    return expected == "as expected" if expected else status.get("verdict") == "Passed"
+    return status.as_expected == "as expected" if status.as_expected else status.verdict == "Passed"
 
 
 def experiment(schedule: Object, spec: ScheduleSpec, due: datetime) -> Object:

@@ -203,7 +203,7 @@ class TestEdited:
         while not world.lease_holder():
             seen = await world.reconciler.observe(NAMESPACE, "try")
             assert seen is not None
-            await world.reconciler._do(seen, decide(seen, world.settings))
+            await world.reconciler._do(seen, decide(seen))
             world.renew()
         condition = world.server.objects[CLUSTER.name, "shop"]["status"]["conditions"][0]
         condition |= {"status": "False", "message": "1 of 3"}
