@@ -15,6 +15,7 @@ from minikafka_kube.conditions import Judgement
 from minikafka_kube.events import Emit
 from minikafka_kube.instants import instant
 
+from minikafka_chaos.controller import healing
 from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
 from minikafka_chaos.controller.status import Phase
 from minikafka_chaos.controller.steps import (
@@ -53,6 +54,8 @@ def refused(seen: ObservedExperiment, step: Step, why: str) -> Step | None:
         case WriteLease(lease) if seen.phase is Phase.RUNNING:
             says = f"Lease {lease['metadata']['name']} is gone, and refused when it is to be taken again: {why}"
             return end(seen, Phase.ERROR, ChaosReason.LEASE_LOST, says)
+        case WriteLease(_, new=True) if seen.phase is Phase.HEALING:
+            return healing.go_on(seen, None)
         case WriteLease(lease, new=True):
             return refuse(seen, ChaosReason.CREATION_REFUSED, f"Lease {lease['metadata']['name']} is refused: {why}")
         case CreateReportJob(name):
@@ -92,6 +95,8 @@ def not_now(seen: ObservedExperiment, step: Step, why: str) -> Step | None:
         case WriteLease(lease) if seen.phase is Phase.RUNNING:  # it had it, and somebody deleted it
             lacks = _begun_without(seen, f"Lease {lease['metadata']['name']}", ChaosReason.WAITING_FOR_LEASE)
             return lacks.step(seen, seen.status.started_at or seen.now, why)
+        case WriteLease(_, new=True) if seen.phase is Phase.HEALING:
+            return healing.go_on(seen, None)
         case CreateReportJob(name):
             since = _since(seen, ChaosCondition.REPORTED)
             if too_late(seen, since):

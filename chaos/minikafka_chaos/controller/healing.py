@@ -8,6 +8,7 @@ from typing import Final
 
 from minikafka_kube.conditions import Judgement
 from minikafka_kube.events import Emit
+from minikafka_kube.names import Names
 from minikafka_kube.observed import Pod, deleting
 
 from minikafka_chaos.controller import record, returning, topics
@@ -16,7 +17,14 @@ from minikafka_chaos.controller.kinds import AGENT_CONTAINER, JOB
 from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
 from minikafka_chaos.controller.status import ExperimentStatus, FaultState, FaultStatus, Phase
 from minikafka_chaos.controller.steps import ObservedExperiment, Recover, Remove, RemoveTopics, Step, Wait, WriteStatus
-from minikafka_chaos.controller.transitions import over_with_pods, reason_of, release, remove_cluster, with_conditions
+from minikafka_chaos.controller.transitions import (
+    over_with_pods,
+    reason_of,
+    release,
+    remove_cluster,
+    take_lease,
+    with_conditions,
+)
 
 JUDGED: Final = frozenset(("Passed", "Failed", "Inconclusive"))
 """Verdicts on what became of the records; they stand, however the experiment ends."""
@@ -27,6 +35,11 @@ EXPIRY_MARGIN_SECONDS: Final = 5.0
 
 def step(seen: ObservedExperiment) -> Step:
     """Phase Healing."""
+    return go_on(seen, _lease_taken_again(seen))
+
+
+def go_on(seen: ObservedExperiment, taking_lease: Step | None) -> Step:
+    """What can be undone at once is undone before the Lease is taken again, and all of it where the Lease cannot be had."""
     job = seen.own_job
     if job is not None and not finished(job) and not deleting(job):
         return Remove(JOB.name, job["metadata"]["name"], job["metadata"]["uid"])
@@ -35,8 +48,8 @@ def step(seen: ObservedExperiment) -> Step:
         # At once, for seconds count; and again when the runner is gone, for it may have been in the middle of one.
         return Recover(_agents(seen, left), settle=False) if left else Wait(HEAL_SECONDS)
     if left:
-        return _undo(seen, left)
-    if (seen.lease is None or seen.holds_lease) and (waiting := _wait_for_brokers(seen)):
+        return (taking_lease if seen.status.recovery_failing else None) or _undo(seen, left)
+    if (seen.lease is None or seen.holds_lease) and (waiting := _wait_for_brokers(seen, taking_lease)):
         return waiting
     if seen.status.open_topics:
         return _remove_topics(seen)
@@ -47,14 +60,25 @@ def step(seen: ObservedExperiment) -> Step:
     return _finish(seen)
 
 
-def _wait_for_brokers(seen: ObservedExperiment) -> Step | None:
+def _wait_for_brokers(seen: ObservedExperiment, taking_lease: Step | None) -> Step | None:
     """Nobody else gets the turn before the brokers that it took are ready again, or it is said that they are not."""
     found = returning.missing(seen, seen.status)
     status = with_conditions(seen, seen.status)
     if status != seen.status:
         late = returning.described([each for each in found if each.late])
         return WriteStatus(status, [Emit(ChaosReason.BROKERS_NOT_READY, late, warning=True)] if late else [])
-    return Wait(HEAL_SECONDS) if any(not each.late for each in found) else None
+    return (taking_lease or Wait(HEAL_SECONDS)) if any(not each.late for each in found) else None
+
+
+def _lease_taken_again(seen: ObservedExperiment) -> Step | None:
+    """Somebody has deleted the Lease: whoever came next would take brokers away while others are not back. None: nobody has."""
+    status = seen.status
+    had_it = status.started_at is not None and status.cluster and not seen.cluster_is_another
+    if not had_it or seen.lease is not None or seen.cluster is None or deleting(seen.cluster):
+        return None
+    left = max((status.deadline or seen.now) - seen.now, timedelta())
+    says = f"Lease {Names(seen.namespace, str(status.cluster)).disruption} was deleted meanwhile; taken again"
+    return take_lease(seen, str(status.cluster), left, [Emit(Happening.LEASE_TAKEN_AGAIN, says, warning=True)])
 
 
 def _remove_topics(seen: ObservedExperiment) -> Step:

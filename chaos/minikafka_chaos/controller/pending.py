@@ -16,10 +16,17 @@ from minikafka_chaos.controller.admission import Admitted, Postponed, Refusal
 from minikafka_chaos.controller.creation import given_up, still
 from minikafka_chaos.controller.kinds import job_name
 from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
-from minikafka_chaos.controller.running import take_lease
 from minikafka_chaos.controller.status import Phase
 from minikafka_chaos.controller.steps import CreateCluster, ObservedExperiment, Step, Wait, WriteStatus
-from minikafka_chaos.controller.transitions import accepted, call_off, happens_to, refuse, release, remove_cluster
+from minikafka_chaos.controller.transitions import (
+    accepted,
+    call_off,
+    happens_to,
+    refuse,
+    release,
+    remove_cluster,
+    take_lease,
+)
 
 QUIET_SECONDS: Final = 15.0
 """For so long after it was made, what comes right by itself is not told."""

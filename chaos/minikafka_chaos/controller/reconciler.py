@@ -186,8 +186,9 @@ class ExperimentReconciler:
                 if follows is None:
                     raise
                 logger.warning("%s/%s: %s", namespace, name, words_of(error))
-                if not isinstance(follows, Wait):
-                    retry = await self._do(observed, follows)
+                if isinstance(follows, Wait):
+                    return ReconcileResult("changed", follows.seconds)
+                retry = await self._do(observed, follows)
                 if code not in REFUSALS:
                     return ReconcileResult("changed", WAIT_SECONDS)
             if retry is not None:

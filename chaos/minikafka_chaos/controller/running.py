@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
-from minikafka_kube.disruption_lease import taken
 from minikafka_kube.events import Emit
 from minikafka_kube.instants import instant
 from minikafka_kube.names import Names
@@ -17,14 +15,12 @@ from minikafka_chaos.controller.job_state import finished, last_words, why_not_b
 from minikafka_chaos.controller.kinds import Object, job_name
 from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
 from minikafka_chaos.controller.status import FaultState, Phase
-from minikafka_chaos.controller.steps import CreateJob, ObservedExperiment, Step, Wait, WriteLease, WriteStatus
-from minikafka_chaos.controller.transitions import accepted, call_off, end, happens_to, over_with_pods
+from minikafka_chaos.controller.steps import CreateJob, ObservedExperiment, Step, Wait, WriteStatus
+from minikafka_chaos.controller.transitions import accepted, call_off, end, happens_to, over_with_pods, take_lease
 from minikafka_chaos.network.permission import allows_chaos
 
 LOOK_SECONDS: Final = 10.0
 """While faults may be on: a broker's pod that goes, and a Lease that is deleted, wake nobody."""
-LEASE_MARGIN_SECONDS: Final = 2400
-"""How long the disruption Lease holds beyond the experiment's deadline: what its faults may take to expire, and then some."""
 
 
 def step(seen: ObservedExperiment) -> Step:
@@ -116,11 +112,3 @@ def _take_again(seen: ObservedExperiment, deadline: datetime) -> Step:
         return end(seen, Phase.ERROR, ChaosReason.CLUSTER_NOT_FOUND, says)
     says = f"Lease {name} was {'deleted' if seen.lease is None else 'given away'} meanwhile; taken again"
     return take_lease(seen, cluster, deadline - seen.now, [Emit(Happening.LEASE_TAKEN_AGAIN, says, warning=True)])
-
-
-def take_lease(seen: ObservedExperiment, cluster: str, left: timedelta, events: Sequence[Emit] = ()) -> Step:
-    """Nobody else has it. ``left``: until the experiment's deadline."""
-    assert seen.cluster is not None
-    seconds = int(left.total_seconds()) + LEASE_MARGIN_SECONDS
-    lease = taken(seen.lease, Names(seen.namespace, cluster), seen.cluster, seen.identity, seconds, seen.now)
-    return WriteLease(lease, seen.lease is None, events)

@@ -19,13 +19,15 @@ to it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final
 
 from minikafka_kube.conditions import Judgement
-from minikafka_kube.disruption_lease import given_back
+from minikafka_kube.disruption_lease import given_back, taken
 from minikafka_kube.events import Emit
 from minikafka_kube.kinds import CLUSTER, Object
+from minikafka_kube.names import Names
 
 from minikafka_chaos.controller import record, returning
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, asks
@@ -33,6 +35,8 @@ from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason
 from minikafka_chaos.controller.status import Ending, ExperimentStatus, FaultState, Phase
 from minikafka_chaos.controller.steps import ObservedExperiment, Remove, Step, WriteLease, WriteStatus
 
+LEASE_MARGIN_SECONDS: Final = 2400
+"""How long the disruption Lease holds beyond the experiment's deadline: what its faults may take to expire, and then some."""
 _ANNOTATIONS: Final = "; annotation "
 """Where the condition Complete begins to tell of annotations that do nothing."""
 
@@ -148,6 +152,14 @@ def over_with_pods(seen: ObservedExperiment, states: Collection[FaultState]) -> 
 
 def remove_cluster(cluster: Object) -> Step:
     return Remove(CLUSTER.name, cluster["metadata"]["name"], cluster["metadata"]["uid"])
+
+
+def take_lease(seen: ObservedExperiment, cluster: str, left: timedelta, events: Sequence[Emit] = ()) -> Step:
+    """Nobody else has it. ``left``: until the experiment's deadline."""
+    assert seen.cluster is not None
+    seconds = int(left.total_seconds()) + LEASE_MARGIN_SECONDS
+    lease = taken(seen.lease, Names(seen.namespace, cluster), seen.cluster, seen.identity, seconds, seen.now)
+    return WriteLease(lease, seen.lease is None, events)
 
 
 def release(lease: Object) -> Step:
