@@ -54,7 +54,7 @@ def _report(seen: ObservedExperiment) -> Step:
     status = with_conditions(seen, status, Judgement(judgement.type, judgement.holds, judgement.reason, says))
     if status != seen.status:
         return WriteStatus(status, [Emit(judgement.reason.value, judgement.message, judgement.holds is False)])
-    return CreateReportJob(report_job_name(seen.name)) if seen.report_job is None else Wait()
+    return CreateReportJob(report_job_name(seen.name)) if seen.report_job is None else Wait(found.look_again_seconds)
 
 
 def let_go(seen: ObservedExperiment) -> Step:

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from minikafka_kube.conditions import Judgement
+from minikafka_kube.instants import instant
 
-from minikafka_chaos.controller.job_state import ends, finished
+from minikafka_chaos.controller.creation import START_SECONDS
+from minikafka_chaos.controller.job_state import ends, finished, why_not_begun
 from minikafka_chaos.controller.jobs import (
     RUNS_PATH,
     RUNS_VOLUME,
@@ -46,6 +48,8 @@ class ReportOutcome:
 
     judgement: Judgement
     report: ReportStatus | None = None
+    look_again_seconds: float | None = None
+    """None: its Job and its pod tell when something happens."""
 
 
 # --- the Job ----------------------------------------------------------------------------------------------------------
@@ -101,8 +105,7 @@ def look(seen: ObservedExperiment) -> ReportOutcome:
     if job is not None and not seen.owns(job):
         return _failed(ChaosReason.REPORT_FAILED, f"there is a Job {name} that is not this experiment's")
     if not how:
-        says = f"Job {name} makes it"
-        return ReportOutcome(Judgement(ChaosCondition.REPORTED, None, ChaosReason.REPORT_GOING_ON, says))
+        return _going_on(seen, name)
     found = _result(seen.report_pods)
     if found is None:
         return _failed(ChaosReason.REPORT_FAILED, f"Job {name}: {_last_words(seen.report_pods) or how}")
@@ -116,6 +119,19 @@ def look(seen: ObservedExperiment) -> ReportOutcome:
         return ReportOutcome(disagrees, report)
     says = f"{path} on claim {claim}: {found.verdict}, as the verifier says"
     return ReportOutcome(Judgement(ChaosCondition.REPORTED, True, ChaosReason.REPORT_MADE, says), report)
+
+
+def _going_on(seen: ObservedExperiment, name: str) -> ReportOutcome:
+    """Its Job is to be made, or at work, or its pod waits for something, which is told where it takes long."""
+    says, wait = f"Job {name} makes it", None
+    begun = any((pod.get("status") or {}).get("phase") not in (None, "Pending") for pod in seen.report_pods)
+    if seen.report_job is not None and not begun:
+        since = instant(seen.report_job["metadata"].get("creationTimestamp")) or seen.now
+        wait = START_SECONDS - (seen.now - since).total_seconds()
+        if wait <= 0:
+            says += f"; it has not begun: {why_not_begun(seen.report_pods, seen.report_job)}"
+    going_on = Judgement(ChaosCondition.REPORTED, None, ChaosReason.REPORT_GOING_ON, says)
+    return ReportOutcome(going_on, look_again_seconds=wait if wait is not None and wait > 0 else None)
 
 
 def _copy_with(seen: ObservedExperiment, path: str) -> str | None:
