@@ -1,20 +1,23 @@
 """Phases Completed, Refused, Aborted and Error: what comes after the end. No I/O.
 
 The finalizer is off, a report may be made, and the object goes when its time has come. A refused one that was edited is looked at
-anew. Whoever forces an experiment to its end while it is being deleted comes here too, whatever its phase.
+anew; so is one whose cluster or claim was not as it has to be, for a while. Whoever forces an experiment to its end while it is
+being deleted comes here too, whatever its phase.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Final
 
 from minikafka_kube.conditions import Judgement
 from minikafka_kube.events import Emit
 
 from minikafka_chaos.controller import reports
+from minikafka_chaos.controller.admission import Refusal
 from minikafka_chaos.controller.creation import still
-from minikafka_chaos.controller.kinds import EXPERIMENT, FORCE_ANNOTATION, report_job_name
-from minikafka_chaos.controller.reasons import Happening
+from minikafka_chaos.controller.kinds import EXPERIMENT, FORCE_ANNOTATION, SCHEDULE, report_job_name
+from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
 from minikafka_chaos.controller.status import Phase, fault_now
 from minikafka_chaos.controller.steps import (
     CreateReportJob,
@@ -27,11 +30,24 @@ from minikafka_chaos.controller.steps import (
 )
 from minikafka_chaos.controller.transitions import release, with_conditions
 
+LOOK_SECONDS: Final = 15.0
+"""Between two looks at whether a refused experiment may begin by now."""
+OTHERS_TO_CHANGE: Final = frozenset(
+    {
+        ChaosReason.CLUSTER_NOT_FOUND,
+        ChaosReason.CHAOS_NOT_ALLOWED,
+        ChaosReason.BUDGET_EXCEEDED,
+        ChaosReason.CLAIM_NOT_FOUND,
+    }
+)
+"""Refused for one of these an experiment may begin once its cluster, or its claim, is as it has to be."""
+
 
 def step(seen: ObservedExperiment) -> Step:
     """Phases Completed, Refused, Aborted and Error."""
     status = seen.status
-    if seen.phase is Phase.REFUSED and not seen.deleting and status.observed_generation != seen.generation:
+    again = _refused_looks_again(seen)
+    if again is not None and (again <= 0 or not isinstance(seen.admission, Refusal)):
         return WriteStatus(with_conditions(seen, status.but(phase=Phase.PENDING, ended_at=None)))
     if seen.finalized:
         return SetFinalizer(on=False)
@@ -39,9 +55,28 @@ def step(seen: ObservedExperiment) -> Step:
         return _report(seen)
     ttl = seen.experiment["spec"].get("ttlSecondsAfterFinished")
     if ttl is None or status.ended_at is None or seen.deleting:
-        return Wait()
+        return Wait(again)
     left = (status.ended_at + timedelta(seconds=ttl) - seen.now).total_seconds()
-    return Wait(left) if left > 0 else Remove(EXPERIMENT.name, seen.name, seen.experiment["metadata"]["uid"])
+    if left <= 0:
+        return Remove(EXPERIMENT.name, seen.name, seen.experiment["metadata"]["uid"])
+    return Wait(left if again is None else min(again, left))
+
+
+def _refused_looks_again(seen: ObservedExperiment) -> float | None:
+    """In how many seconds a refused one is looked at anew: at once where it was edited, again and again where it was refused for
+    what is not its own to change, as long as it would have waited to begin. None: never.
+
+    One that a schedule made is not: its time has passed, and the next one comes.
+    """
+    status, metadata = seen.status, seen.experiment["metadata"]
+    if seen.phase is not Phase.REFUSED or seen.deleting:
+        return None
+    if status.observed_generation != seen.generation:
+        return 0.0
+    reason = status.condition(ChaosCondition.ACCEPTED).get("reason")
+    scheduled = any(one.get("kind") == SCHEDULE.name for one in metadata.get("ownerReferences") or ())
+    late = status.ended_at is None or seen.now >= status.ended_at + seen.time_allowed
+    return None if scheduled or late or reason not in OTHERS_TO_CHANGE else LOOK_SECONDS
 
 
 def _report(seen: ObservedExperiment) -> Step:

@@ -64,7 +64,7 @@ RECOVER_SECONDS_MAX: Final = 10.0
 RECOVER_RETRY_SECONDS: Final = 2.0
 REFUSALS: Final = frozenset({400, 403, 422})
 """Of an object that is to be made: by a quota, an admission webhook, a policy, or what is allowed in its fields."""
-NOT_BEGUN: Final = (None, Phase.PENDING)
+MAY_BEGIN: Final = (None, Phase.PENDING, Phase.REFUSED)
 _NOTE_MAX: Final = 1024
 _KINDS: Final = {kind.name: kind for kind in (EXPERIMENT, JOB, CLUSTER)}
 
@@ -245,7 +245,7 @@ class ExperimentReconciler:
             brokers,
             former_cluster,
             former_lease,
-            admission=admit(experiment, there, self._settings, now) if status.phase in NOT_BEGUN else None,
+            admission=admit(experiment, there, self._settings, now) if status.phase in MAY_BEGIN else None,
             topics=await self._topics(names, thing) if status.open_topics else None,
             report_job=report_job,
             report_pods=[pod for pod in of_jobs if report_job is not None and belongs(pod, report_job)],

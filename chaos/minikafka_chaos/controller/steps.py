@@ -41,7 +41,7 @@ class ObservedExperiment:
     former_lease: Object | None = None
     """Both of the cluster that its status names, where the spec names another by now: it was edited before it had begun."""
     admission: Admission | None = None
-    """Whether it may begin; judged as long as it has not."""
+    """Whether it may begin; judged as long as it has not, also of a refused one."""
     topics: topics.Seen | None = None
     """Looked at where the experiment has topics in the cluster that are still to be removed."""
     report_job: Object | None = None
