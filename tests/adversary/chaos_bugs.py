@@ -41,7 +41,7 @@ CHAOS = (
         "    gone = {*out, *targets}\n", "    gone = {*targets}\n",
         (f"{UNIT}/test_budget.py",)),
     Bug("c04", "the Lease is given back while faults are on", "Healing", f"{CONTROLLER}/healing.py",
-        "    if left:\n        return _undo(seen, left)\n    if (seen.lease", "    if (seen.lease",
+        "    if left:\n        return (taking_lease", "    if left and seen.brokers is None:\n        return (taking_lease",
         (f"{UNIT}/test_experiments.py",)),
     Bug("c05", "a fault in a pod whose agent does not answer counts as over", "Healing", f"{CONTROLLER}/healing.py",
         "    return expires is None or now > expires + timedelta(seconds=EXPIRY_MARGIN_SECONDS)\n",
