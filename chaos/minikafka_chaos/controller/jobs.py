@@ -19,6 +19,7 @@ from minikafka_chaos.controller.kinds import (
     job_name,
 )
 from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER
+from minikafka_chaos.controller.status import ExperimentStatus
 from minikafka_chaos.grounds.kubernetes import ClientListener, manifest
 from minikafka_chaos.scenario.document import UnflushedVolume
 from minikafka_chaos.scenario.scenario import ClusterSpec
@@ -107,9 +108,9 @@ def runs_claim(experiment: Object, settings: JobSettings) -> str:
 
     Once it has begun, what was written down then: the chart may name another meanwhile, on which the run is not.
     """
-    status = experiment.get("status") or {}
-    if status.get("startedAt"):
-        return str(status.get("runsClaim") or "")
+    status = ExperimentStatus.of(experiment)
+    if status.started_at is not None:
+        return status.runs_claim or ""
     named = ((experiment.get("spec") or {}).get("runs") or {}).get("claim")
     return str(named or settings.runs_claim)
 
