@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from minikafka_kube.conditions import Judgement
@@ -120,7 +120,8 @@ def settled(seen: ObservedExperiment, answers: Sequence[tuple[Pod, str]], *, all
         return all_answered if fault.broker is None else any(record.may_be_in(fault, pod) for pod in answered)
 
     status = record.recovered(seen.status, undone, "undone by the controller", seen.now)
-    status = record.recovered(status, lambda fault: _expired(fault, seen.now), "it has expired", seen.now)
+    expired = [fault for fault in status.open_faults if _expired(seen, fault)]
+    status = record.recovered(status, lambda fault: fault in expired, "it has expired", seen.now)
     status = record.recovery_failing(status, {pod.name: wrong for pod, wrong in answers if wrong}, seen.now)
     if status == seen.status:
         return None
@@ -142,9 +143,9 @@ def has_agent(pod: Pod) -> bool:
     return any(container["name"] == AGENT_CONTAINER for container in pod.thing["spec"].get("containers") or ())
 
 
-def _expired(fault: FaultStatus, now: datetime) -> bool:
-    expires = fault.expires_at
-    return expires is None or now > expires + timedelta(seconds=EXPIRY_MARGIN_SECONDS)
+def _expired(seen: ObservedExperiment, fault: FaultStatus) -> bool:
+    expires = seen.status.end_of(fault)
+    return expires is None or seen.now > expires + timedelta(seconds=EXPIRY_MARGIN_SECONDS)
 
 
 def _finish(seen: ObservedExperiment) -> Step:

@@ -7,7 +7,7 @@ is none, and a field that this version does not know is kept as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Final, Self, get_args
 
@@ -25,6 +25,8 @@ FAULTS_MAX: Final = 200
 """Faults that a status tells of; the oldest that have ended go first."""
 TOPICS_MAX: Final = 100
 """At least as many as a scenario may have."""
+FAULT_SECONDS_MAX: Final = 3600
+"""No agent makes a fault that lasts longer; whatever says so was written by somebody else."""
 _SHOWN_MAX: Final = 4
 
 
@@ -298,6 +300,12 @@ class ExperimentStatus(StatusPart):
         """The faults of which something may be left."""
         return [fault for fault in self.faults or () if fault.state is not FaultState.RECOVERED]
 
+    def end_of(self, fault: FaultStatus) -> datetime | None:
+        """Return when a fault ends by itself; at the latest an hour after the deadline, for none begins then or lasts longer."""
+        if fault.expires_at is None or self.deadline is None:
+            return fault.expires_at
+        return min(fault.expires_at, self.deadline + timedelta(seconds=FAULT_SECONDS_MAX))
+
     def healed(self, missing: str = "") -> Judgement:
         """Return the condition Healed, by the faults and the phase; ``missing``: the brokers that are not back yet."""
         left = self.open_faults
@@ -315,7 +323,7 @@ class ExperimentStatus(StatusPart):
         """Return what is on, where it cannot be undone, when it is over all the same, and what a person can do."""
         left, failing = self.open_faults, self.recovery_failing or ()
         pods = [f"{one.pod} since {time_text(one.since)} ({one.why})" for one in failing]
-        ends = max((fault.expires_at for fault in left if fault.expires_at is not None), default=None)
+        ends = max((end for fault in left if (end := self.end_of(fault)) is not None), default=None)
         return (
             f"{fault_now(left)}: cannot be undone in {_first(pods)}, and is tried again"
             + (f"; ends by itself at {time_text(ends)} at the latest" if ends is not None else "")
