@@ -103,12 +103,15 @@ class TopicFate(StrEnum):
         return self in (TopicFate.INTENDED, TopicFate.MADE, TopicFate.REMOVING)
 
 
+def _closed(schema: dict[str, Any]) -> None:
+    """To the API server a field that is not declared is none."""
+    schema.pop("additionalProperties", None)
+
+
 class StatusPart(Part):
     """A part of a status, in which a field of a newer version stays."""
 
-    model_config = ConfigDict(
-        extra="allow", json_schema_extra=lambda schema: (schema.pop("additionalProperties", None), None)[1]
-    )
+    model_config = ConfigDict(extra="allow", json_schema_extra=_closed)
 
     def but(self, **fields: Any) -> Self:
         """Return the same with other values in these fields."""
