@@ -52,8 +52,9 @@ def why_not_begun(pods: Sequence[Object], job: Object) -> str:
     """As the pod's status has it."""
     for pod in pods:
         name, status = pod["metadata"]["name"], pod.get("status") or {}
-        if why := not_scheduled(pod):
-            return why
+        for each in status.get("conditions") or ():
+            if each["type"] == "PodScheduled" and each["status"] != "True":
+                return f"pod {name}: {each.get('message') or each.get('reason') or 'not scheduled'}"
         for container in status.get("containerStatuses") or ():
             waits = (container.get("state") or {}).get("waiting") or {}
             if waits.get("reason"):
@@ -61,14 +62,6 @@ def why_not_begun(pods: Sequence[Object], job: Object) -> str:
         phase = status.get("phase") or "new"
         return f"pod {name} runs, and has told nothing yet" if phase == "Running" else f"pod {name} is {phase}"
     return f"it has no pod (kubectl describe job {job['metadata']['name']} says why)"
-
-
-def not_scheduled(pod: Object) -> str:
-    """Return why no node has a pod; empty where one has it."""
-    for each in (pod.get("status") or {}).get("conditions") or ():
-        if each["type"] == "PodScheduled" and each["status"] != "True":
-            return f"pod {pod['metadata']['name']}: {each.get('message') or each.get('reason') or 'not scheduled'}"
-    return ""
 
 
 def ends(pods: Sequence[Object]) -> Iterator[dict[str, Any]]:

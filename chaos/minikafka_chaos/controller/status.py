@@ -71,11 +71,6 @@ class Phase(StrEnum):
         """Return whether nothing comes after it."""
         return self in (Phase.COMPLETED, Phase.REFUSED, Phase.ABORTED, Phase.ERROR)
 
-    @property
-    def active(self) -> bool:
-        """Return whether faults may be on, or be made."""
-        return self in (Phase.RUNNING, Phase.HEALING, Phase.JUDGING)
-
 
 class FaultState(StrEnum):
     """Intended: written down, and perhaps made. Injected: made. Recovered: nothing of it is left."""
