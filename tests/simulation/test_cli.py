@@ -76,7 +76,12 @@ def test_json(capsys: Capture) -> None:
 
 
 def test_keep_going_counts_all(capsys: Capture) -> None:
-    assert main(["simulate", "--bug", BUG, "--seeds", "1..3", "--keep-going", "--workers", "1", "--json", "--seconds", "3"]) == 1
+    assert (
+        main(
+            ["simulate", "--bug", BUG, "--seeds", "1..3", "--keep-going", "--workers", "1", "--json", "--seconds", "3"]
+        )
+        == 1
+    )
     assert json.loads(capsys.readouterr().out)["schedules"] == 3
 
 

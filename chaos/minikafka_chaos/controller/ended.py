@@ -33,14 +33,10 @@ from minikafka_chaos.controller.transitions import release, with_conditions
 LOOK_SECONDS: Final = 15.0
 """Between two looks at whether a refused experiment may begin by now."""
 OTHERS_TO_CHANGE: Final = frozenset(
-    {
-        ChaosReason.CLUSTER_NOT_FOUND,
-        ChaosReason.CHAOS_NOT_ALLOWED,
-        ChaosReason.BUDGET_EXCEEDED,
-        ChaosReason.CLAIM_NOT_FOUND,
-    }
+    {ChaosReason.CLUSTER_NOT_FOUND, ChaosReason.BUDGET_EXCEEDED, ChaosReason.CLAIM_NOT_FOUND}
 )
-"""Refused for one of these an experiment may begin once its cluster, or its claim, is as it has to be."""
+"""Refused for one of these an experiment may begin once its cluster, or its claim, is as it has to be. Not for ChaosNotAllowed:
+who allows chaos later does so for what is asked then."""
 
 
 def step(seen: ObservedExperiment) -> Step:

@@ -182,7 +182,7 @@ class TestRefusedForWhatOthersMayChange:
         else:
             world.partitions({"lonely": [([0, 1, 2], [0, 1, 2])]})
 
-    @pytest.mark.parametrize("reason", ["ClusterNotFound", "ChaosNotAllowed", "BudgetExceeded"])
+    @pytest.mark.parametrize("reason", ["ClusterNotFound", "BudgetExceeded"])
     async def test_it_begins_once_that_is_put_right(self, reason: str) -> None:
         world = await self.refused(reason)
         before, outcome = world.server.writes, await world.look()
@@ -191,19 +191,26 @@ class TestRefusedForWhatOthersMayChange:
         await running(world)
         assert "endedAt" not in world.status
 
+    async def test_not_because_chaos_is_allowed_by_now(self) -> None:
+        """Who allows it does so for what is asked then."""
+        world = await self.refused("ChaosNotAllowed")
+        self.put_right(world, "ChaosNotAllowed")
+        outcome = await world.look()
+        assert world.phase == "Refused" and outcome.retry_seconds is None
+
     async def test_not_after_the_time_that_it_would_have_waited(self) -> None:
         """Nobody expects it any more: its cluster is another's by then."""
-        world = await self.refused("ChaosNotAllowed")
+        world = await self.refused("BudgetExceeded")
         world.pass_time(3601)
-        self.put_right(world, "ChaosNotAllowed")
+        self.put_right(world, "BudgetExceeded")
         outcome = await world.look()
         assert world.phase == "Refused" and outcome.retry_seconds is None
 
     async def test_not_one_that_a_schedule_made(self) -> None:
         """Its time has passed, and the next one comes."""
-        world = await self.refused("ChaosNotAllowed")
+        world = await self.refused("BudgetExceeded")
         world.experiment["metadata"]["ownerReferences"] = [{"kind": "ChaosSchedule", "name": "nightly", "uid": "s"}]
-        self.put_right(world, "ChaosNotAllowed")
+        self.put_right(world, "BudgetExceeded")
         await world.look()
         assert world.phase == "Refused"
 
