@@ -9,8 +9,8 @@ import pytest
 from minikafka.protocol.records import Record, build_batch
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
-from minikafka_chaos.simulation.mirror import GONE
-from minikafka_chaos.simulation.processes.waiting import Waiting
+from minikafka_simulator.checks.mirror import GONE
+from minikafka_simulator.cluster.waiting import Waiting
 
 from tests.simulation.scene import ALIEN, FAR, MakeWrong, Scene, fires
 

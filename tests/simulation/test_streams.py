@@ -9,9 +9,9 @@ from random import Random
 from typing import Any, cast
 
 import pytest
-from minikafka_chaos.simulation.processes.loop import ProcessLoop
-from minikafka_chaos.simulation.processes.streams import End, Streams
-from minikafka_chaos.simulation.scheduler import Scheduler
+from minikafka_simulator.machine.loop import ProcessLoop
+from minikafka_simulator.machine.scheduler import Scheduler
+from minikafka_simulator.machine.streams import End, Streams
 
 
 class _Network:

@@ -21,6 +21,7 @@ SOURCES = (
     "kube/minikafka_kube",
     "operator/minikafka_operator",
     "chaos/minikafka_chaos",
+    "simulator/minikafka_simulator",
     "analytics/minikafka_analytics",
 )
 
@@ -110,7 +111,7 @@ NOT_YET = (
     "broker-image/minikafka/replication",
     "broker-image/minikafka/server",
     "broker-image/minikafka/testing/broker_thread.py",  # its_context: what the broker calls it
-    "chaos/minikafka_chaos/simulation",
+    "simulator/minikafka_simulator",
 )
 """Rooms in which such names still stand."""
 

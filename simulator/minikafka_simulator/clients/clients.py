@@ -1,0 +1,245 @@
+"""Clients of the simulation: idempotent producers, a consumer that follows the log, a watcher of end offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.records import (
+    HEADER,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    Record,
+    RecordBatch,
+    build_batch,
+    iterate_batches,
+)
+from minikafka.protocol.types import TopicPartition
+
+from minikafka_simulator.clients.metadata_client import Client
+from minikafka_simulator.clients.wrong_batches import as_sent
+from minikafka_simulator.machine.network import Reply
+
+if TYPE_CHECKING:
+    from minikafka_simulator.cluster.broker import SimBroker
+    from minikafka_simulator.schedules.world import World
+
+RETRY = 0.05
+TIMEOUT = 0.8
+OUT_OF_SEQUENCE = frozenset((ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH))
+"""The broker remembers something else of the producer, or nothing."""
+
+
+def batch_of(
+    values: Sequence[str],
+    now_ms: int,
+    producer_id: int = NO_PRODUCER_ID,
+    epoch: int = NO_PRODUCER_EPOCH,
+    sequence: int = NO_SEQUENCE,
+) -> tuple[bytes, int]:
+    """A batch with these values and its CRC, which leaders do not change: they stamp what lies outside it, and correct what a
+    client says wrongly (`wrong_batches.py`)."""
+    records = [Record(i, now_ms, None, value.encode()) for i, value in enumerate(values)]
+    batch = bytes(build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence))
+    return batch, BatchHeader._make(HEADER.unpack_from(batch)).crc
+
+
+class Producer(Client):
+    """Sends unique values to one partition, one batch in flight, with sequence numbers; retries until it is answered."""
+
+    world: World
+
+    def __init__(self, world: World, producer_id: int, tp: TopicPartition, acks: int) -> None:
+        super().__init__(world)
+        self.producer_id = producer_id
+        self.tp = tp
+        self.acks = acks
+        self.sequence = 0
+        self.epoch = 0
+        self.made = 0
+        self.order = 0
+        """The number of the last batch."""
+        self.stopped = False
+        self.batch: bytes | None = None
+        self.crc = 0
+        """Of the last batch."""
+        self.values: list[str] = []
+        self._attempt = 0
+        world.scheduler.at(world.random.uniform(0.3, 0.6), self.next)
+
+    @property
+    def idle(self) -> bool:
+        return self.batch is None
+
+    def next(self) -> None:
+        """Begin the next batch."""
+        if self.stopped:
+            return
+        count = 1 if self.world.random.random() < 0.8 else self.world.random.randint(2, 4)
+        self.values = [f"p{self.producer_id}-{self.made + i}" for i in range(count)]
+        self.made += count
+        self.order += 1
+        self._build()
+        self.world.checker.clients.sent(self)
+        self._send()
+
+    def _build(self) -> None:
+        self.batch, self.crc = batch_of(self.values, self.world.now_ms, self.producer_id, self.epoch, self.sequence)
+        self.sequence += len(self.values)
+
+    def _begin_anew(self, error: ErrorCode, by_leader: bool) -> None:
+        """After a gap in the broker's memory of this producer: the next epoch, from sequence 0 (KIP-360)."""
+        self.world.checker.clients.begins_anew(self, error.name, by_leader)
+        self.epoch += 1
+        self.sequence = 0
+        self._build()
+        self._send()
+
+    def _send(self) -> None:
+        if self.batch is None:
+            return
+        self._attempt += 1
+        attempt, batch, crc = self._attempt, self.batch, self.crc
+        leader, _ = self.leader(self.tp)
+        by_leader = True
+
+        def again() -> None:
+            if self._attempt == attempt and self.batch is batch:
+                self._send()
+
+        def answered(answer: Any) -> None:
+            ((error, offset),) = answer
+            if not error:
+                self.world.checker.clients.answered(self, crc, offset)
+            if self.batch is not batch:
+                return  # another copy of it was answered before
+            if error in OUT_OF_SEQUENCE:
+                if self._attempt == attempt:
+                    self._begin_anew(error, by_leader)
+                return
+            if error:
+                if self._attempt == attempt:
+                    self.world.scheduler.at(RETRY, again)
+                return
+            self.world.checker.clients.acknowledged(self, crc, offset)
+            self.batch = None
+            self.world.scheduler.at(self.world.random.uniform(0.005, 0.15), self.next)
+
+        def refused() -> None:
+            self.world.scheduler.at(RETRY, again)
+
+        if leader < 0:
+            self.world.scheduler.at(RETRY, again)
+            return
+        tp, acks, sent = self.tp, self.acks, as_sent(batch, self.order)
+
+        def serve(broker: SimBroker, reply: Reply) -> None:
+            nonlocal by_leader
+            by_leader = self.world.checker.leads(broker.id, tp)
+            broker.gate.produce([(tp, sent)], acks, reply)
+
+        self.world.network.request(leader, serve, answered, refused)
+        self.world.scheduler.at(TIMEOUT, again)
+
+
+class Consumer(Client):
+    """Reads one partition from the start, with the fencing of KIP-320, and tells the checker what it saw."""
+
+    world: World
+
+    def __init__(self, world: World, tp: TopicPartition) -> None:
+        super().__init__(world)
+        self.tp = tp
+        self.position = 0
+        self.last_epoch = -1
+        """The leader epoch of the record before the position: with it a leader can tell that the reader's log is another."""
+        self.stopped = False
+        self._number = 0
+        world.scheduler.at(0.5, self.poll)
+
+    def poll(self) -> None:
+        if self.stopped:
+            return
+        self._number += 1
+        number, position, tp = self._number, self.position, self.tp
+        leader, epoch = self.leader(tp)
+        last_epoch, checks = self.last_epoch, self.world.checker.clients
+
+        def again() -> None:
+            if self._number == number:
+                self.poll()
+
+        def answered(answer: Any) -> None:
+            if self._number != number:
+                return
+            error, raw, parted = answer
+            if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._ask_bounds(number, leader, epoch)
+            elif parted is not None:
+                self.position, self.last_epoch = checks.parted(tp, position, *parted)
+            elif not error:
+                for whole in iterate_batches(raw):
+                    self._take(whole)
+            self.world.scheduler.at(self.world.random.uniform(0.02, 0.2), again)
+
+        def serve(broker: SimBroker, reply: Reply) -> None:
+            broker.gate.serve_reader(tp, epoch, position, last_epoch, 2000, reply)
+
+        if leader >= 0:
+            self.world.network.request(leader, serve, answered)
+        self.world.scheduler.at(0.4, again)
+
+    def _ask_bounds(self, number: int, leader: int, epoch: int) -> None:
+        """What a client does whose position is out of range: it asks for the ends of the log."""
+        tp, position = self.tp, self.position
+
+        def serve(broker: SimBroker, reply: Reply) -> None:
+            broker.gate.serve_bounds(tp, epoch, reply)
+
+        def answered(answer: Any) -> None:
+            if self._number == number:
+                start, _, _ = answer
+                self.position = self.world.checker.clients.out_of_range(tp, position, start)
+                self.last_epoch = -1
+
+        self.world.network.request(leader, serve, answered)
+
+    def _take(self, whole: RecordBatch) -> None:
+        """The records of a batch from the position on; it may begin before, but not end there."""
+        header, checks = whole.header, self.world.checker.clients
+        checks.given(self.tp, self.position, header.last_offset)
+        for index, record in enumerate(whole.records()):
+            if record.offset >= self.position:
+                identity = (header.partition_leader_epoch, header.crc, index)
+                checks.consumed(self.tp, self.position, record.offset, (record.value or b"").decode(), identity)
+                self.position, self.last_epoch = record.offset + 1, header.partition_leader_epoch
+
+
+class EndOffsetWatcher(Client):
+    """Asks for the end offset now and then: it must never go back (A14)."""
+
+    world: World
+
+    def __init__(self, world: World, tp: TopicPartition) -> None:
+        super().__init__(world)
+        self.tp = tp
+        world.scheduler.at(0.5, self.ask)
+
+    def ask(self) -> None:
+        tp = self.tp
+        leader, epoch = self.leader(tp)
+        asked = self.world.now
+
+        def serve(broker: SimBroker, reply: Reply) -> None:
+            broker.gate.serve_end(tp, epoch, reply)
+
+        def answered(answer: Any) -> None:
+            end, of_epoch = answer
+            self.world.checker.clients.end_offset(tp, asked, end, of_epoch)
+
+        if leader >= 0:
+            self.world.network.request(leader, serve, answered)
+        self.world.scheduler.at(self.world.random.uniform(0.03, 0.15), self.ask)
