@@ -13,8 +13,9 @@ import pytest
 from minikafka.cli.main import main
 from minikafka_simulator.bugs import catalogue
 from minikafka_simulator.commands.simulate import ORDINARY, TAIL_LINES, excerpt
+from minikafka_simulator.faults.plan import SECONDS_USUAL, Plan
 from minikafka_simulator.schedules import world
-from minikafka_simulator.schedules.world import SECONDS_USUAL, Plan, simulate
+from minikafka_simulator.schedules.world import simulate
 
 from tests.forms import in_full
 

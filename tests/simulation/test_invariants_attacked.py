@@ -9,7 +9,7 @@ import pytest
 from minikafka.controller.workspace import Event
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import Record, build_batch
-from minikafka_simulator.checks.checker import Violation
+from minikafka_simulator.checks.account import Violation
 
 from tests.simulation.scene import FAR, Scene
 

@@ -174,7 +174,7 @@ def a_follower_that_keeps_up_stays_out(scene: Scene) -> None:
 
 
 def hasty_shrink(scene: Scene) -> None:
-    scene.world.term_began[scene.leader.id, scene.tp, scene.state.leader_epoch] = scene.world.now
+    scene.checker.term_began[scene.leader.id, scene.tp, scene.state.leader_epoch] = scene.world.now
     alone = ((scene.leader.id, -1),)
     scene.checker.proposed(scene.leader, IsrProposal(scene.tp, b"", scene.state.leader_epoch, 0, alone, 0))
 

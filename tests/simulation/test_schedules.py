@@ -7,9 +7,10 @@ import subprocess
 import sys
 
 import pytest
+from minikafka_simulator.faults.plan import Plan
 from minikafka_simulator.schedules import runs
 from minikafka_simulator.schedules.runs import Job, Totals, first_violation, run_job, run_seeds
-from minikafka_simulator.schedules.world import Plan, World, simulate
+from minikafka_simulator.schedules.world import World, simulate
 
 from tests.forms import in_full
 

@@ -87,7 +87,7 @@ class Two:
 
     def __init__(self) -> None:
         self.world = _World()
-        self.streams = Streams(cast(Any, self.world), 1)
+        self.streams = Streams(self.world.scheduler, self.world.network.segment_seconds, 1)
         self.client, self.server = (_Process(self.world, self.streams, number) for number in (1, 2))
         self.accepted: list[_Talker] = []
         self.failed: list[BaseException | None] = []

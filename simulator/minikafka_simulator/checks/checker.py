@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from minikafka.controller.workspace import Event
 from minikafka.metadata.image import NO_LEADER, ClusterImage, PartitionState
@@ -16,6 +15,7 @@ from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
 from minikafka.replication.partition import Partition
 
+from minikafka_simulator.checks.account import Account
 from minikafka_simulator.checks.client_checks import ClientChecks
 from minikafka_simulator.checks.commit_checks import CommitChecks
 from minikafka_simulator.checks.disk_checks import DiskChecks
@@ -27,52 +27,27 @@ from minikafka_simulator.checks.mirror import (
     first_difference,
     unrefused,
 )
+from minikafka_simulator.checks.scheduled_cluster import ScheduledCluster
 from minikafka_simulator.checks.term_checks import TermChecks
 from minikafka_simulator.cluster.watcher import Watcher
 
 if TYPE_CHECKING:
     from minikafka_simulator.cluster.broker import SimBroker
-    from minikafka_simulator.schedules.world import World
 
 
-class Violation(Exception):
-    """An invariant does not hold."""
+class Checker(Account, Watcher):
+    """Watches one cluster."""
 
-    def __init__(self, invariant: str, detail: str) -> None:
-        super().__init__(f"{invariant}: {detail}")
-        self.invariant = invariant
-        self.detail = detail
-
-
-class Checker(Watcher):
-    """Watches one world."""
-
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ScheduledCluster) -> None:
+        super().__init__(world.scheduler)
         self.world = world
         self.commits = CommitChecks(world, self)
-        self.clients = ClientChecks(world, self)
+        self.logs = LogChecks(world, self, self.commits)
+        self.clients = ClientChecks(world, self, self.commits, self.logs)
         self.terms = TermChecks(world, self)
-        self.groups = GroupChecks(world, self)
+        self.groups = GroupChecks(world, self, self.commits)
         self.isr = IsrChecks(world, self)
         self.disks = DiskChecks(self)
-        self.logs = LogChecks(world, self)
-        self.views: dict[tuple[int, TopicPartition], View] = {}
-        self.violation: Violation | None = None
-        """The first."""
-        self.states: dict[TopicPartition, PartitionState] = {}
-        self.topic_ids: dict[str, UUID] = {}
-        """The topics that there are, by the controllers' decisions."""
-        self._ids: dict[str, bytes] = {}
-        """The same as the brokers' replicas have them."""
-        self.leaders: dict[tuple[TopicPartition, int], int] = {}
-        self.marks: dict[tuple[int, TopicPartition], int] = {}
-
-    def fail(self, invariant: str, detail: str) -> None:
-        """Report a violation: the run ends here, also where the brokers' own code survives it."""
-        if self.violation is None:
-            self.world.scheduler.note_last(f"VIOLATION {invariant}: {detail}")
-            self.violation = Violation(invariant, detail)
-        raise self.violation
 
     # -- the replicas' logs, mirrored ---------------------------------------------------------------------------------------
 
@@ -130,7 +105,7 @@ class Checker(Watcher):
         """After every event on a broker: its own replicas, and the candidates for leadership."""
         if not broker.up:
             return
-        offline, ids = broker.offline_logs or (), self._ids
+        offline, ids = broker.offline_logs or (), self.ids
         for partition in broker.gate.replicas.all():
             tp = partition.topic_partition
             if partition.log.failure is not None or tp in offline:
@@ -226,7 +201,7 @@ class Checker(Watcher):
         assert leader is not None
         if leader is not view.term:
             view.term = leader
-            self.world.term_began[broker.id, tp, leader.epoch] = self.world.now
+            self.term_began[broker.id, tp, leader.epoch] = self.world.now
             other = self.leaders.setdefault((tp, leader.epoch), broker.id)
             if other != broker.id:
                 self.fail("B13 epochs", f"{tp}: brokers {other} and {broker.id} both lead epoch {leader.epoch}")
@@ -284,12 +259,12 @@ class Checker(Watcher):
             if self.topic_ids.setdefault(topic.name, topic.topic_id) != topic.topic_id:
                 self._forget(topic.name)
                 self.topic_ids[topic.name] = topic.topic_id
-            self._ids[topic.name] = topic.topic_id.bytes
+            self.ids[topic.name] = topic.topic_id.bytes
             for index, state in enumerate(topic.partitions):
                 self._state(TopicPartition(topic.name, index), state, image, fenced)
         for name in [name for name in self.topic_ids if name not in image.topics]:
             self._forget(name)
-            del self.topic_ids[name], self._ids[name]
+            del self.topic_ids[name], self.ids[name]
         for event in events:
             fields = " ".join(f"{k}={v}" for k, v in event.fields.items())
             self.world.note(f"controller: {event.name} {event.topic or ''}-{event.partition} {fields}")
@@ -298,28 +273,25 @@ class Checker(Watcher):
                 tp = TopicPartition(event.topic, event.partition)
                 self.isr.elected(tp, event.fields["leader_epoch"], event.fields["clean"])
                 if not event.fields["clean"]:
-                    self.commits.excuse(tp, event.fields["leader"], event.fields["leader_epoch"])
+                    struck = self.commits.excuse(tp, event.fields["leader"], event.fields["leader_epoch"])
+                    self.clients.excuse(tp, struck)
         self.isr.written(image)
 
     def told(self, broker: SimBroker, event: Event) -> None:
         """A controller tells of something that it decided."""
         self.terms.told(broker, event)
 
-    def lease_taken(self, broker: SimBroker, held: int, expected: int) -> None:
+    def lease_taken(self, broker: int, held: int, expected: int) -> None:
         """The store is to compare before it sets (R15)."""
         if held != expected:
             self.fail(
                 "B39 LeaseAsExpected",
-                f"broker {broker.id} has taken the lease of controller epoch {held}; it had seen epoch {expected}",
+                f"broker {broker} has taken the lease of controller epoch {held}; it had seen epoch {expected}",
             )
 
     def settled(self, broker: SimBroker) -> None:
         """A broker's replicas match the image."""
         self.terms.settled(broker)
-
-    def exists(self, tp: TopicPartition, partition: Partition) -> bool:
-        """Whether a replica is one of a topic that there is, not of one that was deleted before."""
-        return self._ids.get(tp.topic) == partition.topic_id
 
     def _log_exists(self, broker: SimBroker, tp: TopicPartition) -> bool:
         """Whether a log on a broker's disk is one of a topic that there is; one that was deleted is told by its topic id."""
@@ -337,8 +309,7 @@ class Checker(Watcher):
         self.leaders = {key: leader for key, leader in self.leaders.items() if key[0].topic != topic}
         self.views = {key: View() if key[1].topic == topic else view for key, view in self.views.items()}
         self.marks = {key: mark for key, mark in self.marks.items() if key[1].topic != topic}
-        began = self.world.term_began
-        self.world.term_began = {key: at for key, at in began.items() if key[1].topic != topic}
+        self.term_began = {key: at for key, at in self.term_began.items() if key[1].topic != topic}
 
     def _state(self, tp: TopicPartition, state: PartitionState, image: ClusterImage, fenced: set[int]) -> None:
         old = self.states.get(tp)
@@ -399,18 +370,13 @@ class Checker(Watcher):
             return  # of a topic that was deleted; it has not heard of that
         members = {m for m, _ in proposal.isr}
         removed = [m for m in leader.isr.committed if m not in members]
-        began = self.world.term_began.setdefault((broker.id, proposal.topic_partition, leader.epoch), self.world.now)
+        began = self.term_began.setdefault((broker.id, proposal.topic_partition, leader.epoch), self.world.now)
         if removed and self.world.now - began < self.world.lag:
             self.fail(
                 "B18 NoHastyShrink",
                 f"broker {broker.id} {proposal.topic_partition} drops {removed} "
                 f"{self.world.now - began:.2f} s after its term began",
             )
-
-    def leads(self, broker_id: int, tp: TopicPartition) -> bool:
-        """Whether the controller holds a broker for the leader of a partition."""
-        state = self.states.get(tp)
-        return state is not None and state.leader == broker_id
 
     # -- faults and the end -------------------------------------------------------------------------------------------------
 
@@ -457,3 +423,9 @@ class Checker(Watcher):
         for producer in self.world.producers:
             if not producer.idle:
                 self.fail("L3 progress", f"{producer.values} of {producer.tp} are still unanswered")
+
+
+class CheckedCluster(ScheduledCluster):
+    """A cluster that the checker watches."""
+
+    checker: Checker

@@ -12,10 +12,10 @@ from minikafka.log.errors import MalformedCheckpoint
 from minikafka.log.log import Log
 from minikafka.protocol.types import TopicPartition
 
+from minikafka_simulator.checks.account import Account
 from minikafka_simulator.checks.mirror import unrefused
 
 if TYPE_CHECKING:
-    from minikafka_simulator.checks.checker import Checker
     from minikafka_simulator.cluster.broker import SimBroker
 
 
@@ -29,8 +29,8 @@ class _Promise(NamedTuple):
 class DiskChecks:
     """Of one world."""
 
-    def __init__(self, checker: Checker) -> None:
-        self._checker = checker
+    def __init__(self, account: Account) -> None:
+        self._account = account
         self._promises: dict[tuple[int, TopicPartition], _Promise] = {}
 
     def lost_power(self, broker: SimBroker) -> None:
@@ -40,7 +40,7 @@ class DiskChecks:
         folder = broker.world.data_dir
         with unrefused(broker.disk):
             if not broker.stopping and broker.disk.exists(f"{folder}/{CLEAN_SHUTDOWN}"):
-                self._checker.fail(
+                self._account.fail(
                     "B33 CleanOnce",
                     f"broker {broker.id} lost power while it ran, and its disk says that it stopped cleanly",
                 )
@@ -54,7 +54,7 @@ class DiskChecks:
     def _recovery_point(self, broker: SimBroker, tp: TopicPartition, log: Log, point: int) -> None:
         """Recovery believes what is below the recovery point without reading it."""
         if point > log.flushed_offset:
-            self._checker.fail(
+            self._account.fail(
                 "B30 FlushedIsKept",
                 f"broker {broker.id} {tp}: flushed up to {log.flushed_offset}, and its recovery point on the disk is {point}",
             )
@@ -75,7 +75,7 @@ class DiskChecks:
             return
         starts = dict(found or ())
         if found is None or any(starts.get(epoch, start + 1) > start for epoch, start in flushed):
-            self._checker.fail(
+            self._account.fail(
                 "B30 FlushedIsKept",
                 f"broker {broker.id} {tp}: flushed up to {log.flushed_offset} with epochs {_told(flushed)}; after the "
                 f"power loss the checkpoint has {'no whole line' if found is None else _told(found)}",
@@ -88,7 +88,7 @@ class DiskChecks:
             promise, log = self._promises.pop((broker_id, tp)), broker.logs.logs.get(tp)
             same = broker.logs.topic_ids.get(tp) == promise.topic_id
             if log is not None and same and log.log_end_offset < promise.flushed:
-                self._checker.fail(
+                self._account.fail(
                     "B30 FlushedIsKept",
                     f"broker {broker_id} {tp}: flushed up to {promise.flushed}, after the power loss it ends at "
                     f"{log.log_end_offset}",

@@ -13,13 +13,13 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import Record
 from minikafka.protocol.types import TopicPartition
 
+from minikafka_simulator.checks.account import Account
+from minikafka_simulator.checks.commit_checks import CommitChecks
 from minikafka_simulator.checks.mirror import unrefused
+from minikafka_simulator.checks.scheduled_cluster import ScheduledCluster
 
 if TYPE_CHECKING:
-    from minikafka_simulator.checks.checker import Checker
-    from minikafka_simulator.clients.members import GroupMember
     from minikafka_simulator.cluster.broker import SimBroker
-    from minikafka_simulator.schedules.world import World
 
 
 TOPIC: Final = "ledger"
@@ -54,13 +54,39 @@ class Fetched(NamedTuple):
     answered: float
 
 
+class CheckedMember(Protocol):
+    """A member of a group, one process after the other."""
+
+    finishing: bool
+    """There are no more faults."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def tp(self) -> TopicPartition:
+        """Whose leader coordinates the group."""
+
+    @property
+    def member_id(self) -> str: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def assigned(self) -> tuple[TopicPartition, ...]: ...
+    @property
+    def settled(self) -> bool:
+        """It has its share, and has committed of it after the faults."""
+
+
 class GroupChecks:
     """Follows the members of one world."""
 
-    def __init__(self, world: World, checker: Checker) -> None:
-        self.world = world
-        self.checker = checker
-        self.members: list[GroupMember] = []
+    def __init__(self, world: ScheduledCluster, account: Account, commits: CommitChecks) -> None:
+        self._world = world
+        self._account = account
+        self._commits = commits
+        self.members: list[CheckedMember] = []
         self.commits: dict[tuple[str, TopicPartition], list[SentCommit]] = {}
         self._owners: dict[tuple[str, int], dict[TopicPartition, str]] = {}
         self._begun: list[tuple[str, TopicPartition, int]] = []
@@ -68,51 +94,51 @@ class GroupChecks:
         self._began: dict[str, dict[int, float]] = {}
         """When a generation of a group was first seen by a member that it gave a share."""
 
-    def _excused(self, member: GroupMember) -> bool:
+    def _excused(self, member: CheckedMember) -> bool:
         """An unclean election of the log of the group took what was stored."""
-        return member.tp in self.checker.commits.excused
+        return member.tp in self._commits.excused
 
     def group_deleted(self, group: str) -> None:
         """Its generations begin anew."""
         self._began.pop(group, None)
         self._owners = {key: owners for key, owners in self._owners.items() if key[0] != group}
 
-    def assigned(self, member: GroupMember) -> None:
+    def assigned(self, member: CheckedMember) -> None:
         """A SyncGroup was answered: no partition has two owners in one generation (G2)."""
         if self._excused(member):
             return
-        self._began.setdefault(member.group, {}).setdefault(member.generation, self.world.now)
+        self._began.setdefault(member.group, {}).setdefault(member.generation, self._world.now)
         owners = self._owners.setdefault((member.group, member.generation), {})
         for tp in member.assigned:
             owner = owners.setdefault(tp, member.member_id)
             if owner != member.member_id:
-                self.checker.fail(
+                self._account.fail(
                     "G2 OneOwner",
                     f"{member.group} generation {member.generation}: {tp} is given to {owner} and to {member.member_id}",
                 )
 
-    def sent(self, member: GroupMember, tp: TopicPartition) -> SentCommit:
+    def sent(self, member: CheckedMember, tp: TopicPartition) -> SentCommit:
         """A member is about to commit: the next offset that nobody has committed."""
         commits = self.commits.setdefault((member.group, tp), [])
-        commits.append(SentCommit(len(commits) + 1, member.generation, self.world.now))
+        commits.append(SentCommit(len(commits) + 1, member.generation, self._world.now))
         return commits[-1]
 
     def acknowledged(
-        self, member: GroupMember, tp: TopicPartition, commit: SentCommit, fetched: Fetched | None
+        self, member: CheckedMember, tp: TopicPartition, commit: SentCommit, fetched: Fetched | None
     ) -> None:
         """A commit was answered; ``fetched``: where its member had begun in this generation.
 
         A member of an older generation is told so (G3). Who may commit began at the last offset that was written, or at one
         that may have been written after it, and that is in the log in the end (G1).
         """
-        commit.is_written(self.world.now)
+        commit.is_written(self._world.now)
         if self._excused(member):
             return
         newer = [
             g for g, when in self._began.get(member.group, {}).items() if g > commit.generation and when < commit.sent
         ]
         if newer:
-            self.checker.fail(
+            self._account.fail(
                 "G3 FencedGeneration",
                 f"{member.group}: a commit of generation {commit.generation} is accepted after generation {max(newer)} began",
             )
@@ -120,14 +146,14 @@ class GroupChecks:
             self._began_right(member, self.commits[member.group, tp], tp, fetched)
 
     def _began_right(
-        self, member: GroupMember, commits: list[SentCommit], tp: TopicPartition, fetched: Fetched
+        self, member: CheckedMember, commits: list[SentCommit], tp: TopicPartition, fetched: Fetched
     ) -> None:
         began = None if fetched.offset is None else commits[fetched.offset - 1]
         for other in commits:
             if other is began or other.written is None or other.written >= fetched.asked:
                 continue
             if began is None or (began.written is not None and began.written <= other.sent):
-                self.checker.fail(
+                self._account.fail(
                     "G1 CommittedOffsets",
                     f"{member.group} {tp}: a member of generation {member.generation} begins at {fetched.offset}, "
                     f"{other.offset} was written by generation {other.generation} before it asked",
@@ -165,14 +191,14 @@ class GroupChecks:
         """After healing all members of a group share all there is, in one generation, and commit (L5); what their coordinator
         has in memory is what is in its log (G4)."""
         if (problem := self._unsettled()) is not None:
-            self.checker.fail("L5 groups", f"after everything was healed {problem}")
+            self._account.fail("L5 groups", f"after everything was healed {problem}")
         for group in self._groups:
             self._remembers_right(self._coordinator(group), group)
             self._began_where_written(group)
 
     def look(self) -> None:
         """Now and then: coordinators that write nothing remember what their logs say (G4)."""
-        for broker in self.world.brokers.values():
+        for broker in self._world.brokers.values():
             for group in self._groups if broker.up else ():
                 tp, coordinator = self._log_of(group), broker.groups.coordinator
                 partition = broker.partitions.get(tp)
@@ -184,7 +210,7 @@ class GroupChecks:
                     and not coordinator.is_writing(tp.partition)
                 ):
                     self._remembers_right(broker, group)
-        self.world.scheduler.at(LOOK_SECONDS, self.look)
+        self._world.scheduler.at(LOOK_SECONDS, self.look)
 
     @property
     def _groups(self) -> list[str]:
@@ -192,10 +218,10 @@ class GroupChecks:
 
     def _coordinator(self, group: str) -> SimBroker:
         """The broker that leads the partition of the group, by the controller's word."""
-        return self.world.brokers[self.checker.states[self._log_of(group)].leader]
+        return self._world.brokers[self._account.states[self._log_of(group)].leader]
 
     def _log_of(self, group: str) -> TopicPartition:
-        return TopicPartition(OFFSETS_TOPIC, partition_for(group, self.world.offsets_partitions))
+        return TopicPartition(OFFSETS_TOPIC, partition_for(group, self._world.offsets_partitions))
 
     def _began_where_written(self, group: str) -> None:
         tp = self._log_of(group)
@@ -207,8 +233,8 @@ class GroupChecks:
         never = [
             f"{tp} at {offset}" for of, tp, offset in self._begun if of == group and (of, tp, offset) not in written
         ]
-        if never and tp not in self.checker.commits.excused:
-            self.checker.fail(
+        if never and tp not in self._commits.excused:
+            self._account.fail(
                 "G1 CommittedOffsets", f"members of {group} began where nobody had written: {', '.join(never)}"
             )
 
@@ -222,7 +248,7 @@ class GroupChecks:
         is_stable = described.state == "Stable"
         held = (_offsets(broker.groups.fetch(group, None).offsets), _shares(described.members))
         if found[0] != held[0] or (is_stable and found[1] != held[1]):
-            self.checker.fail(
+            self._account.fail(
                 "G4 MemoryIsLog", f"broker {broker.id} coordinates {group}: its log says {found}, its memory {held}"
             )
 

@@ -9,10 +9,11 @@ from minikafka.metadata.image import MIN_ISR, NO_LEADER, ClusterImage, Partition
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.partition import Partition
 
+from minikafka_simulator.checks.account import Account
+from minikafka_simulator.checks.scheduled_cluster import ScheduledCluster
+
 if TYPE_CHECKING:
-    from minikafka_simulator.checks.checker import Checker
     from minikafka_simulator.cluster.broker import SimBroker
-    from minikafka_simulator.schedules.world import World
 
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
 LOOK_SECONDS = 0.25
@@ -39,9 +40,9 @@ class _Member(NamedTuple):
 class IsrChecks:
     """Of one world."""
 
-    def __init__(self, world: World, checker: Checker) -> None:
+    def __init__(self, world: ScheduledCluster, account: Account) -> None:
         self._world = world
-        self._checker = checker
+        self._account = account
         self._looked: dict[int, float] = {}
         self._caught_up: dict[_Member, tuple[float, int]] = {}
         """When a member was last seen at the goal set before, and the new goal: where its leader's log ended then."""
@@ -79,7 +80,7 @@ class IsrChecks:
         active = {m for m in (*old.isr, *old.elr) if image.is_active(m)} - fenced
         out = [m for m in old.isr if m in active and m in new.replicas and m not in new.isr]
         if out:
-            self._checker.fail(
+            self._account.fail(
                 "B29 IsrGoesFirst",
                 f"{tp}: broker {new.leader} leads, which was not in the ISR {list(old.isr)}, of which {out} are alive",
             )
@@ -95,7 +96,7 @@ class IsrChecks:
             and (m in active or not allowed)
         ]
         if whole:
-            self._checker.fail(
+            self._account.fail(
                 "B34 UncleanAtLast",
                 f"{tp}: broker {new.leader} leads, of neither the ISR {list(old.isr)} nor the ELR {list(old.elr)}, of which "
                 f"{whole} have lost nothing",
@@ -106,7 +107,7 @@ class IsrChecks:
         go at any time."""
         gone = set(old.replicas) - set(new.replicas) - set(old.adding)
         if gone and not set(new.replicas) <= set(new.isr):
-            self._checker.fail(
+            self._account.fail(
                 "B38 ReassignedInSync",
                 f"{tp}: {sorted(gone)} left the replicas {list(old.replicas)}, and of {list(new.replicas)} only {list(new.isr)} "
                 f"are in sync",
@@ -116,7 +117,7 @@ class IsrChecks:
         """What a controller says of an election: one that is called unclean excuses losses (B34)."""
         held_all = self._held_all.pop((tp, leader_epoch), clean)
         if held_all != clean:
-            self._checker.fail(
+            self._account.fail(
                 "B34 UncleanAtLast",
                 f"{tp}: the election of leader epoch {leader_epoch} is called {'clean' if clean else 'unclean'}, its leader was "
                 f"{'' if held_all else 'not '}in ISR or ELR",
@@ -132,7 +133,7 @@ class IsrChecks:
         min_isr = int(image.topics[tp.topic].configs.get(MIN_ISR) or image.cluster_configs[MIN_ISR])
         outside = (isr | elr) - set(state.replicas)
         if isr & elr or outside or (elr and len(isr) >= min(min_isr, len(state.replicas))):
-            self._checker.fail(
+            self._account.fail(
                 "B10 ValidControllerIsrAndElr",
                 f"{tp}: ISR {list(state.isr)}, ELR {list(state.elr)} of {list(state.replicas)}, min ISR {min_isr}",
             )
@@ -169,7 +170,7 @@ class IsrChecks:
             return now, leader_end
         late = now - max(before[0], broker.awake_since)
         if late > self._world.lag * CHECKS_MAX + SLACK:
-            self._checker.fail(
+            self._account.fail(
                 "B31 LaggardsLeave",
                 f"broker {broker.id} keeps {member.follower} in the ISR of {member.topic_partition}, which has been below "
                 f"{before[1]} for {late:.2f} s",
@@ -205,7 +206,7 @@ class IsrChecks:
         if world.now - last > NEXT_FETCH_SECONDS or broker.awake_since > since or follower.awake_since > since:
             since = world.now
         if world.now - since > JOINS_SECONDS:
-            self._checker.fail(
+            self._account.fail(
                 "B32 WhoKeepsUpJoins",
                 f"broker {leader_id} leaves {follower.id} out of the ISR of {tp}, which has had all of its log with every fetch "
                 f"for {world.now - since:.2f} s",

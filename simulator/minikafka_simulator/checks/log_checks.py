@@ -8,20 +8,22 @@ from minikafka.log.log import Log
 from minikafka.protocol.records import RecordBatch, add_sequence
 from minikafka.protocol.types import TopicPartition
 
+from minikafka_simulator.checks.account import Account
+from minikafka_simulator.checks.commit_checks import CommitChecks
 from minikafka_simulator.checks.mirror import GONE, Identity, View, epochs_differ, indexes_differ, producers_differ
+from minikafka_simulator.checks.scheduled_cluster import ScheduledCluster
 
 if TYPE_CHECKING:
-    from minikafka_simulator.checks.checker import Checker
     from minikafka_simulator.cluster.broker import SimBroker
-    from minikafka_simulator.schedules.world import World
 
 
 class LogChecks:
     """Of one world."""
 
-    def __init__(self, world: World, checker: Checker) -> None:
+    def __init__(self, world: ScheduledCluster, account: Account, commits: CommitChecks) -> None:
         self._world = world
-        self._checker = checker
+        self._account = account
+        self._commits = commits
         self.written: dict[TopicPartition, dict[tuple[int, int], Identity]] = {}
         """The one record that was ever seen at an offset with a leader epoch."""
         self._batches: dict[TopicPartition, set[tuple[int, int]]] = {}
@@ -29,7 +31,7 @@ class LogChecks:
 
     def opened(self, broker: SimBroker, tp: TopicPartition, log: Log) -> None:
         """What is on the disk is read again."""
-        view = self._checker.views[broker.id, tp] = View()
+        view = self._account.views[broker.id, tp] = View()
         expected = log.segments[0].base_offset
         view.skip_to(expected)
         for whole in log.read_batches(log.log_start_offset, log.log_end_offset):
@@ -37,7 +39,7 @@ class LogChecks:
                 expected = whole.header.base_offset
                 view.skip_to(expected)
             if not whole.crc_matches() or whole.header.base_offset != expected:
-                self._checker.fail(
+                self._account.fail(
                     "B15 recovery",
                     f"broker {broker.id} {tp}: batch at {whole.header.base_offset} is damaged or out of place, "
                     f"want {expected}",
@@ -48,7 +50,7 @@ class LogChecks:
             view.skip_to(log.log_end_offset)
             expected = log.log_end_offset
         if expected != log.log_end_offset:
-            self._checker.fail(
+            self._account.fail(
                 "B15 recovery",
                 f"broker {broker.id} {tp}: whole batches end at {expected}, LEO {log.log_end_offset}",
             )
@@ -68,7 +70,7 @@ class LogChecks:
             identity = (epoch, crc, index)
             known = written.setdefault((base + index, epoch), identity)
             if known != identity:
-                self._checker.fail(
+                self._account.fail(
                     "B8 LogMatching",
                     f"broker {broker.id} {tp}: {identity} at {base + index}, where {known} was written in that leader epoch",
                 )
@@ -87,14 +89,14 @@ class LogChecks:
         before = recent[-1] if recent else None
         if before is None or before.last_offset >= header.base_offset:
             return
-        if before.last_offset < max(view.start, self._checker.commits.deleted.get(tp, 0)):
+        if before.last_offset < max(view.start, self._commits.deleted.get(tp, 0)):
             return
         if header.producer_epoch == before.epoch:
             wanted = add_sequence(before.last_sequence, 1)
         else:
             wanted = 0 if header.producer_epoch > before.epoch else -1
         if header.base_sequence != wanted:
-            self._checker.fail(
+            self._account.fail(
                 "B36 SequenceUnbroken",
                 f"broker {broker.id} {tp}: at {header.base_offset} producer {header.producer_id} has epoch "
                 f"{header.producer_epoch} and sequence {header.base_sequence}, after {before}",
@@ -102,25 +104,25 @@ class LogChecks:
 
     def starts_right(self, broker: SimBroker, tp: TopicPartition, start: int) -> None:
         """A log begins where records were deleted by request, or before (B20)."""
-        if start > self._checker.commits.deleted.get(tp, 0):
-            self._checker.fail(
+        if start > self._commits.deleted.get(tp, 0):
+            self._account.fail(
                 "B20 DeletedByRequest",
                 f"broker {broker.id} {tp}: the log begins at {start}, records were deleted up to "
-                f"{self._checker.commits.deleted.get(tp, 0)}",
+                f"{self._commits.deleted.get(tp, 0)}",
             )
 
     def remembers_right(self, broker: SimBroker, tp: TopicPartition, log: Log, view: View) -> None:
         """Epoch cache and producer state are those of the batches (B21, B22)."""
-        led = {epoch for (of, epoch), leader in self._checker.leaders.items() if of == tp and leader == broker.id}
+        led = {epoch for (of, epoch), leader in self._account.leaders.items() if of == tp and leader == broker.id}
         if (difference := epochs_differ(log, view, led, broker.disk_may_refuse)) is not None:
-            self._checker.fail("B21 EpochCache", f"broker {broker.id} {tp}: {difference}")
+            self._account.fail("B21 EpochCache", f"broker {broker.id} {tp}: {difference}")
         if (difference := producers_differ(log, view)) is not None:
-            self._checker.fail("B22 ProducerState", f"broker {broker.id} {tp}: {difference}")
+            self._account.fail("B22 ProducerState", f"broker {broker.id} {tp}: {difference}")
 
     def finds_right(self, broker: SimBroker, tp: TopicPartition, log: Log) -> None:
         """The indexes point to the batches (B23)."""
         if (difference := indexes_differ(log)) is not None:
-            self._checker.fail("B23 Indexes", f"broker {broker.id} {tp}: {difference}")
+            self._account.fail("B23 Indexes", f"broker {broker.id} {tp}: {difference}")
 
     def epochs_grow(self, broker: SimBroker, tp: TopicPartition, view: View, first: int) -> None:
         """Epochs of batches never fall along the log (B13)."""
@@ -130,7 +132,7 @@ class LogChecks:
             if view.identities[offset] == GONE:
                 continue
             if epoch < before:
-                self._checker.fail(
+                self._account.fail(
                     "B13 epochs", f"broker {broker.id} {tp}: epoch {epoch} at {offset} follows epoch {before}"
                 )
             before = epoch
@@ -139,17 +141,17 @@ class LogChecks:
         """What was appended is in the epoch cache and in the producer state (B21, B22); the rest is looked at when it is cut."""
         for offset in range(first, len(view.identities)):
             if (noted := log.epochs.epoch_for_offset(offset)) != view.identities[offset][0]:
-                self._checker.fail(
+                self._account.fail(
                     "B21 EpochCache",
                     f"broker {broker.id} {tp}: epoch {noted} is noted for {offset}, the record has {view.identities[offset][0]}",
                 )
         if (difference := producers_differ(log, view)) is not None:
-            self._checker.fail("B22 ProducerState", f"broker {broker.id} {tp}: {difference}")
+            self._account.fail("B22 ProducerState", f"broker {broker.id} {tp}: {difference}")
 
     def kept_too_short(self, broker: SimBroker, tp: TopicPartition, log: Log, start: int) -> str | None:
         """Why retention should not have taken the last batch before ``start``: it is neither too old, nor is there enough
         without it. None when it was right, or that batch was not seen here."""
-        view, config = self._checker.views[broker.id, tp], log.config
+        view, config = self._account.views[broker.id, tp], log.config
         last = next((batch for batch in reversed(view.producer_batches) if batch.last_offset < start), None)
         if last is None or last.last_offset != start - 1:
             return None
@@ -165,8 +167,8 @@ class LogChecks:
         """A log that is not of one of a broker's own replicas, of a topic that there is (B25)."""
         assert broker.logs is not None
         for tp in broker.logs.logs:
-            state, topic_id = self._checker.states.get(tp), broker.logs.topic_ids.get(tp)
-            if state is None or broker.id not in state.replicas or topic_id != self._checker.topic_ids[tp.topic]:
+            state, topic_id = self._account.states.get(tp), broker.logs.topic_ids.get(tp)
+            if state is None or broker.id not in state.replicas or topic_id != self._account.topic_ids[tp.topic]:
                 return f"broker {broker.id} has a log of {tp} (topic id {topic_id}), which is not its own"
         return None
 

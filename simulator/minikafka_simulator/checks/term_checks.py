@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from minikafka.controller.workspace import Event
 
+from minikafka_simulator.checks.account import Account
+from minikafka_simulator.checks.scheduled_cluster import ScheduledCluster
+
 if TYPE_CHECKING:
-    from minikafka_simulator.checks.checker import Checker
     from minikafka_simulator.cluster.broker import SimBroker, Term
-    from minikafka_simulator.schedules.world import World
 
 RENEWALS_MAX = 2
 """A controller tries to renew its lease as often before it must know that another has it."""
@@ -25,9 +26,9 @@ LOOK_SECONDS = 0.02
 class TermChecks:
     """Of one world."""
 
-    def __init__(self, world: World, checker: Checker) -> None:
+    def __init__(self, world: ScheduledCluster, account: Account) -> None:
         self._world = world
-        self._checker = checker
+        self._account = account
         self._written: dict[int, Event] = {}
         """In the store and not told yet, by identity."""
         self._settled: set[tuple[int, int]] = set()
@@ -51,7 +52,7 @@ class TermChecks:
             if event.name == "broker_unfenced":
                 target, epoch = event.fields["target"], event.fields["broker_epoch"]
                 if (target, epoch) not in self._settled:
-                    self._checker.fail(
+                    self._account.fail(
                         "B27 UnfencedWhenReady",
                         f"broker {target} is unfenced in broker epoch {epoch}, and its replicas do not match the image yet",
                     )
@@ -59,7 +60,7 @@ class TermChecks:
     def told(self, broker: SimBroker, event: Event) -> None:
         """A controller tells of a decision."""
         if self._written.pop(id(event), None) is None:
-            self._checker.fail(
+            self._account.fail(
                 "B26 ToldWhenWritten", f"controller {broker.id} tells of {event.name}, which is not in the store"
             )
 
@@ -84,7 +85,7 @@ class TermChecks:
             self._superseded.setdefault(key, now), broker.awake_since, store.failed_at.get(broker.id, float("-inf"))
         )
         if now - since > RENEWALS_MAX * role.term.renew_seconds + SLACK:
-            self._checker.fail(
+            self._account.fail(
                 "B28 OneController",
                 f"broker {broker.id} goes on in controller epoch {role.term.epoch} {now - since:.2f} s after broker "
                 f"{held.holder} took the lease in epoch {held.epoch}",
@@ -110,7 +111,7 @@ class TermChecks:
                 continue
             silent = world.now - max(heard, other.paused_at, since)
             if silent > world.session + LATE_SECONDS:
-                self._checker.fail(
+                self._account.fail(
                     "B37 SilenceIsFenced",
                     f"controller {broker.id} has heard nothing of broker {other.id} for {silent:.2f} s, and has not fenced it",
                 )

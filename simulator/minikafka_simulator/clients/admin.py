@@ -16,8 +16,8 @@ from minikafka_simulator.clients.asker import Asker
 from minikafka_simulator.machine.network import Reply
 
 if TYPE_CHECKING:
+    from minikafka_simulator.checks.checker import CheckedCluster
     from minikafka_simulator.cluster.broker import SimBroker
-    from minikafka_simulator.schedules.world import World
 
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = (
     (ApiKey.CREATE_TOPICS, 7),
@@ -41,7 +41,7 @@ class Admin(Asker):
     Nobody waits for most answers: faults may strike at any moment.
     """
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, world: CheckedCluster, seed: int) -> None:
         super().__init__(world, Random(f"admin {seed}"))
 
     def remake(self, desired: NewTopic, make_anew: bool) -> None:

@@ -10,14 +10,14 @@ from minikafka.protocol import messages
 from minikafka_simulator.machine.network import Reply
 
 if TYPE_CHECKING:
+    from minikafka_simulator.checks.checker import CheckedCluster
     from minikafka_simulator.cluster.broker import SimBroker
-    from minikafka_simulator.schedules.world import World
 
 
 class Asker:
     """``random``: a source of its own, so that other choices of the run do not depend on it."""
 
-    def __init__(self, world: World, random: Random) -> None:
+    def __init__(self, world: CheckedCluster, random: Random) -> None:
         self._world = world
         self._random = random
 

@@ -24,8 +24,8 @@ from minikafka_simulator.clients.wrong_batches import as_sent
 from minikafka_simulator.machine.network import Reply
 
 if TYPE_CHECKING:
+    from minikafka_simulator.checks.checker import CheckedCluster
     from minikafka_simulator.cluster.broker import SimBroker
-    from minikafka_simulator.schedules.world import World
 
 RETRY = 0.05
 TIMEOUT = 0.8
@@ -50,9 +50,9 @@ def batch_of(
 class Producer(Client):
     """Sends unique values to one partition, one batch in flight, with sequence numbers; retries until it is answered."""
 
-    world: World
+    world: CheckedCluster
 
-    def __init__(self, world: World, producer_id: int, tp: TopicPartition, acks: int) -> None:
+    def __init__(self, world: CheckedCluster, producer_id: int, tp: TopicPartition, acks: int) -> None:
         super().__init__(world)
         self.producer_id = producer_id
         self.tp = tp
@@ -148,9 +148,9 @@ class Producer(Client):
 class Consumer(Client):
     """Reads one partition from the start, with the fencing of KIP-320, and tells the checker what it saw."""
 
-    world: World
+    world: CheckedCluster
 
-    def __init__(self, world: World, tp: TopicPartition) -> None:
+    def __init__(self, world: CheckedCluster, tp: TopicPartition) -> None:
         super().__init__(world)
         self.tp = tp
         self.position = 0
@@ -221,9 +221,9 @@ class Consumer(Client):
 class EndOffsetWatcher(Client):
     """Asks for the end offset now and then: it must never go back (A14)."""
 
-    world: World
+    world: CheckedCluster
 
-    def __init__(self, world: World, tp: TopicPartition) -> None:
+    def __init__(self, world: CheckedCluster, tp: TopicPartition) -> None:
         super().__init__(world)
         self.tp = tp
         world.scheduler.at(0.5, self.ask)

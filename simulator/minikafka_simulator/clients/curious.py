@@ -11,7 +11,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka_simulator.clients.asker import Asker
 
 if TYPE_CHECKING:
-    from minikafka_simulator.schedules.world import World
+    from minikafka_simulator.checks.checker import CheckedCluster
 
 PAUSE_SECONDS: Final = 0.15
 """Mean time between two questions."""
@@ -53,7 +53,7 @@ def questions(topic: str, group: str, broker: int) -> dict[tuple[int, int], dict
 class Curious(Asker):
     """One question after the other, each to any broker that is up."""
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, world: CheckedCluster, seed: int) -> None:
         super().__init__(world, Random(f"curious {seed}"))
         self._later()
 

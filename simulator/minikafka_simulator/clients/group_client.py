@@ -16,6 +16,7 @@ from minikafka_simulator.clients.metadata_client import Client
 from minikafka_simulator.machine.network import Handler
 
 if TYPE_CHECKING:
+    from minikafka_simulator.cluster.broker import SimBroker
     from minikafka_simulator.cluster.cluster import SimCluster
 
 RETRY_S: Final = 0.05
@@ -73,12 +74,19 @@ class GroupClient(Client):
 
         self.world.scheduler.at(seconds, due)
 
-    def ask(self, serve: Handler, answered: Callable[[Any], None], lost: Callable[[], None], timeout: float) -> None:
+    def ask(
+        self, serve: Handler[SimBroker], answered: Callable[[Any], None], lost: Callable[[], None], timeout: float
+    ) -> None:
         """A request to the coordinator; ``lost``: there was no answer, and may be none."""
         self.ask_broker(self.leader(self.tp)[0], serve, answered, lost, timeout)
 
     def ask_broker(
-        self, broker: int, serve: Handler, answered: Callable[[Any], None], lost: Callable[[], None], timeout: float
+        self,
+        broker: int,
+        serve: Handler[SimBroker],
+        answered: Callable[[Any], None],
+        lost: Callable[[], None],
+        timeout: float,
     ) -> None:
         """A request to a broker, -1 when it is not known."""
         self._step += 1

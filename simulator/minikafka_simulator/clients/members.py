@@ -13,7 +13,7 @@ from minikafka_simulator.checks.group_checks import SHARED, Fetched, SentCommit
 from minikafka_simulator.clients.group_client import RETRY_S, TIMEOUT_S, GroupClient
 
 if TYPE_CHECKING:
-    from minikafka_simulator.schedules.world import World
+    from minikafka_simulator.checks.checker import CheckedCluster
 
 SESSION_MS, REBALANCE_MS = 600, 800
 LIFE_S = 3.0
@@ -25,9 +25,9 @@ HANG_CHANCE: Final = 0.04
 class GroupMember(GroupClient):
     """One process after the other, each a new member of the group."""
 
-    world: World
+    world: CheckedCluster
 
-    def __init__(self, world: World, group: str, number: int) -> None:
+    def __init__(self, world: CheckedCluster, group: str, number: int) -> None:
         super().__init__(world, group, SHARED, SESSION_MS, REBALANCE_MS)
         self.number = number
         self.finishing = False

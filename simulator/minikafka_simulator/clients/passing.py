@@ -13,8 +13,8 @@ from minikafka_simulator.cluster.gate import Produced
 from minikafka_simulator.machine.network import Reply
 
 if TYPE_CHECKING:
+    from minikafka_simulator.checks.checker import CheckedCluster
     from minikafka_simulator.cluster.broker import SimBroker
-    from minikafka_simulator.schedules.world import World
 
 VISITED: Final = "visited"
 """The name of the topic."""
@@ -39,7 +39,7 @@ class _Sent:
 class PassingProducer:
     """Sends to whichever topic of that name there is, until the faults are over."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: CheckedCluster) -> None:
         self.world = world
         self._random = Random(f"passing {world.scheduler.seed}")
         self._made = 0
@@ -50,7 +50,7 @@ class PassingProducer:
 
     def _send(self) -> None:
         world, random = self.world, self._random
-        if world.nemesis is not None and not world.nemesis.active:
+        if world.faults_are_over():
             return
         self._next()
         known = [b.image.topics[VISITED] for b in world.brokers.values() if b.up and VISITED in b.image.topics]

@@ -26,8 +26,8 @@ from minikafka_simulator.cluster.gate import Produced
 from minikafka_simulator.machine.network import Reply, Stream
 
 if TYPE_CHECKING:
+    from minikafka_simulator.checks.checker import CheckedCluster
     from minikafka_simulator.cluster.broker import SimBroker
-    from minikafka_simulator.schedules.world import World
 
 IN_FLIGHT_MAX = BATCHES_RETAINED
 """For each partition: so many are remembered by a broker."""
@@ -97,7 +97,7 @@ class _Connection(Stream):
 class _Lane(Client):
     """What is sent to one partition."""
 
-    world: World
+    world: CheckedCluster
 
     def __init__(self, producer: PipelinedProducer, tp: TopicPartition) -> None:
         super().__init__(producer.world)
@@ -176,7 +176,7 @@ class _Lane(Client):
 class PipelinedProducer:
     """Sends unique values to several partitions until it is stopped, and then until all are answered."""
 
-    def __init__(self, world: World, producer_id: int, partitions: Sequence[TopicPartition]) -> None:
+    def __init__(self, world: CheckedCluster, producer_id: int, partitions: Sequence[TopicPartition]) -> None:
         self.world = world
         self.producer_id = producer_id
         self.random = Random(f"pipelined {world.scheduler.seed}")

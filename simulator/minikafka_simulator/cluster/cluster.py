@@ -1,7 +1,7 @@
 """A simulated cluster without any purpose yet: brokers, their store and their network in one virtual time.
 
-:mod:`world` puts random faults and invariants on it, the simulation ground puts scenarios on it. What differs between
-the two is decided here by methods that they override: how long things take, and which settings are in force.
+Random schedules put faults and invariants on it, the simulation ground puts scenarios on it. What differs between the two is
+decided here by methods that they override: how long things take, and which settings are in force.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EPOCH_MS = 1_700_000_000_000
 class SimCluster:
     """Times are virtual seconds."""
 
-    network: Network
+    network: Network[SimBroker]
     produce_timeout = 30.0
     """The time a producer gives a broker."""
     offsets_partitions = 50

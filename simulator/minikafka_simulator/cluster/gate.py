@@ -6,28 +6,27 @@ The way there is the simulated network's, which loses and delays whole requests.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
+from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.replicas import ReplicaManager
+from minikafka.server.broker import Broker
 from minikafka.server.connection import ClientConnection
 
 from minikafka_simulator.cluster import frames
-from minikafka_simulator.cluster.waiting import Waiting, began_to_wait, wait_for
+from minikafka_simulator.cluster.listeners import CLIENT_LISTENER
+from minikafka_simulator.cluster.waiting import Waiting
 from minikafka_simulator.machine.network import Reply
 from minikafka_simulator.machine.transport import MemoryTransport, feed
-
-if TYPE_CHECKING:
-    from minikafka_simulator.cluster.broker import SimBroker
 
 PRODUCE, LIST_OFFSETS = (ApiKey.PRODUCE, frames.PRODUCE_VERSION), (ApiKey.LIST_OFFSETS, frames.LIST_OFFSETS_VERSION)
 FETCH = ApiKey.FETCH, 12
 """API keys and the versions that are asked in."""
 EARLIEST, LATEST = -2, -1
-CLIENT_LISTENER = "CLIENTS"
 
 FETCH_BYTES_MAX = 1 << 30
 Produced = tuple[ErrorCode, int]
@@ -36,10 +35,38 @@ Produced = tuple[ErrorCode, int]
 Answered = Callable[[messages.Entity], None]
 
 
+class ClientTimes(Protocol):
+    """How long clients are waited for, in virtual seconds, and the trace."""
+
+    produce_timeout: float
+
+    @property
+    def now(self) -> float: ...
+
+    def reader_wait(self) -> float:
+        """How long a leader keeps a reader's fetch when there is nothing to send."""
+
+    def note(self, line: str) -> None:
+        """Write a line of the trace."""
+
+
+class ServedBroker(Protocol):
+    """The broker that clients reach."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def world(self) -> ClientTimes: ...
+    @property
+    def server(self) -> Broker | None: ...
+    @property
+    def partitions(self) -> dict[TopicPartition, HostedPartition]: ...
+
+
 class _Connection(MemoryTransport):
     """A client's, with one request under way at most."""
 
-    def __init__(self, broker: SimBroker) -> None:
+    def __init__(self, broker: ServedBroker) -> None:
         super().__init__()
         self.open = True
         self._came = bytearray()
@@ -98,7 +125,7 @@ class _Connection(MemoryTransport):
 class Gate:
     """Of one incarnation."""
 
-    def __init__(self, broker: SimBroker) -> None:
+    def __init__(self, broker: ServedBroker) -> None:
         self.broker = broker
         self._connections: list[_Connection] = []
         self._waiting: list[Waiting] = []
@@ -154,7 +181,10 @@ class Gate:
             self._idle_connection().tell(frame)
             reply([])
             return
-        waiting, before = began_to_wait(self.broker, parts)
+        world, hosted = self.broker.world, self.broker.partitions
+        asked = [partition for tp in dict.fromkeys(tp for tp, _ in parts) if (partition := hosted.get(tp)) is not None]
+        before = [(partition, partition.log.log_end_offset) for partition in asked]
+        waiting = Waiting(world.now + world.produce_timeout)
 
         def answered(answer: messages.Entity) -> None:
             waiting.answered = True
@@ -162,7 +192,15 @@ class Gate:
             reply([(ErrorCode(int(row.error_code)), row.base_offset) for row in rows])
 
         self.send(PRODUCE, frame, answered, waiting)
-        self._waiting += wait_for(self.broker, waiting, before)
+        for partition, end in before:
+            if (now := partition.log.log_end_offset) > end:
+                world.note(f"b{self.broker.id} {partition.topic_partition} leads append {end}..{now}")
+        if waiting.answered or not before:
+            return
+        room = self.replicas.room
+        if room is None or not room.waiting:  # else it may not be appended yet
+            waiting.parts = [(partition, partition.log.log_end_offset) for partition in asked]
+        self._waiting.append(waiting)
 
     def serve_reader(
         self, tp: TopicPartition, leader_epoch: int, position: int, last_epoch: int, limit: int, reply: Reply

@@ -1,4 +1,7 @@
-"""Whoever watches a simulated cluster hears of these moments; here nobody minds. See :mod:`checker` for one who does."""
+"""Whoever watches a simulated cluster hears of these moments; here nobody minds.
+
+See :mod:`minikafka_simulator.checks.checker` for one who does.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ class Watcher:
     def committed(self, events: list[Event], image: ClusterImage) -> None:
         """The store has taken a controller's decisions."""
 
-    def lease_taken(self, broker: SimBroker, held: int, expected: int) -> None:
+    def lease_taken(self, broker: int, held: int, expected: int) -> None:
         """A broker has taken the lease from the controller epoch ``held``; it had seen ``expected``."""
 
     def settled(self, broker: SimBroker) -> None:

@@ -17,8 +17,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from minikafka_simulator.faults.plan import Plan
     from minikafka_simulator.schedules.runs import Totals
-    from minikafka_simulator.schedules.world import Plan, Result
+    from minikafka_simulator.schedules.world import Result
 
 HELP = "random schedules in simulation, all invariants; exit 1 on a violation"
 
@@ -93,7 +94,7 @@ def _bad(line: str) -> int:
 
 
 def _plan(args: argparse.Namespace) -> Plan:
-    from minikafka_simulator.schedules.world import Plan
+    from minikafka_simulator.faults.plan import Plan
 
     plan = Plan(steps=args.steps, strikes_max=args.strikes, skip=args.skip)
     return plan if args.seconds is None else replace(plan, seconds=args.seconds)
@@ -168,7 +169,7 @@ def excerpt(trace: list[str]) -> list[str]:
 
 def replay_command(seed: int, bug: str | None, plan: Plan) -> str:
     """Return what to type to see this schedule again."""
-    from minikafka_simulator.schedules.world import Plan
+    from minikafka_simulator.faults.plan import Plan
 
     words = ["minikafka", "simulate", "--seed", str(seed)]
     if bug is not None:

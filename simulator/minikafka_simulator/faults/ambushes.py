@@ -17,8 +17,8 @@ from minikafka.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
     from minikafka_simulator.cluster.broker import SimBroker
+    from minikafka_simulator.faults.faulty_cluster import FaultyCluster
     from minikafka_simulator.faults.nemesis import Nemesis
-    from minikafka_simulator.schedules.world import World
 
 SHARE = 0.3
 """Of runs that have one."""
@@ -45,7 +45,7 @@ ONE_SEGMENT_BYTES = 1 << 20
 class Ambushes:
     """The one of a run, if it has one."""
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, world: FaultyCluster, seed: int) -> None:
         self.world = world
         self.random = Random(f"ambushes {seed}")
         kinds: tuple[Callable[[Nemesis], bool], ...] = (
@@ -69,8 +69,9 @@ class Ambushes:
         self.patience = PATIENCE if self.active and self._look_for in patient else 1
         """Times the usual pauses between flushes, and between checkpoints."""
 
-    def begin(self) -> None:
+    def begin(self, nemesis: Nemesis) -> None:
         """Begin to wait for the moment."""
+        self._nemesis = nemesis
         if self.active:
             self.world.scheduler.at(self.random.uniform(0.3, 1.0), self._look)
 
@@ -84,8 +85,8 @@ class Ambushes:
             self.world.pipelining.hear()
 
     def _look(self) -> None:
-        nemesis = self.world.nemesis
-        if not self.active or nemesis is None or not nemesis.may_strike():
+        nemesis = self._nemesis
+        if not self.active or not nemesis.may_strike():
             return
         struck = self._look_for(nemesis)
         self.world.scheduler.at(self.random.expovariate(1 / PAUSE_SECONDS) if struck else LOOK_SECONDS, self._look)

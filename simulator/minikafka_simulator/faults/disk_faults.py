@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from minikafka_simulator.cluster.broker import SimBroker
-    from minikafka_simulator.schedules.world import World
+    from minikafka_simulator.faults.faulty_cluster import FaultyCluster
+    from minikafka_simulator.faults.nemesis import Nemesis
 
 SHARE = 0.2
 """Of runs that have such disks."""
@@ -26,8 +27,9 @@ OPERATIONS = ("append", "pread", "truncate", "fsync_dir", "rename", "remove", "o
 class DiskFaults:
     """Those of one run."""
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, world: FaultyCluster, nemesis: Nemesis, seed: int) -> None:
         self.world = world
+        self.nemesis = nemesis
         self.random = Random(f"disks {seed}")
         self.active = self.random.random() < SHARE
         if self.active:
@@ -40,8 +42,8 @@ class DiskFaults:
             _mend(broker)
 
     def _strike(self) -> None:
-        nemesis, random = self.world.nemesis, self.random
-        if not self.active or nemesis is None or not nemesis.may_strike():
+        nemesis, random = self.nemesis, self.random
+        if not self.active or not nemesis.may_strike():
             return
         self.world.scheduler.at(random.expovariate(1 / PAUSE_SECONDS), self._strike)
         up = [broker for broker in self.world.brokers.values() if broker.up and not broker.paused]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from minikafka.controller.change import Election
 from minikafka.controller.controller import Controller
@@ -18,17 +18,24 @@ from minikafka_simulator.clients.passing import VISITED
 
 if TYPE_CHECKING:
     from minikafka_simulator.cluster.broker import SimBroker
-    from minikafka_simulator.schedules.world import World
+    from minikafka_simulator.faults.faulty_cluster import FaultyCluster
 
 
 MORE_THAN_ALL, MORE_THAN_ALL_SHARE = "6", 0.3
 """A min.insync.replicas above every replication factor, and the share of runs that end with it."""
 
 
+class Healing(Protocol):
+    """Somebody else who makes faults."""
+
+    def heal(self) -> None:
+        """End them."""
+
+
 class Nemesis:
     """Injects a fault every now and then until :meth:`heal`."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: FaultyCluster) -> None:
         self.world = world
         self.active = True
         self.count = 0
@@ -90,16 +97,19 @@ class Nemesis:
         self.count += 1
         return self.count not in self.world.plan.skip
 
-    def heal(self) -> None:
-        """The end of all faults. In some runs more replicas are asked for from here on than there are: that is, all (KIP-966)."""
+    def heal(self, *others: Healing) -> None:
+        """End all faults, those of others, too.
+
+        In some runs more replicas are asked for from here on than there are: that is, all (KIP-966).
+        """
         if self.may_strike() and Random(f"heal {self.world.scheduler.seed}").random() < MORE_THAN_ALL_SHARE:
             self._set_min_isr(MORE_THAN_ALL)
         self.active = False
         self.world.note("-- heal --")
         self.world.network.heal()
         self.world.store.heal()
-        self.world.disk_faults.heal()
-        self.world.ambushes.heal()
+        for other in others:
+            other.heal()
         for broker in self.world.brokers.values():
             broker.resume()
             if not broker.up:

@@ -17,10 +17,10 @@ from minikafka_chaos.scenario.scenario import ClusterSpec, ScenarioSpec
 
 from minikafka_simulator.cluster.broker import SimBroker
 from minikafka_simulator.cluster.cluster import EPOCH_MS, SimCluster
+from minikafka_simulator.cluster.listeners import listeners
 from minikafka_simulator.ground.connections import Connections
 from minikafka_simulator.machine.scheduler import Scheduler
 from minikafka_simulator.machine.streams import Streams
-from minikafka_simulator.schedules.configuration import listeners
 from minikafka_simulator.stores.store import CLUSTER_ID
 
 EVENTS_MAX = 20_000_000
@@ -97,14 +97,14 @@ class ConfiguredCluster(SimCluster):
         self.offsets_partitions = self.config.offsets_topic_num_partitions
         if self.config.minikafka_unflushed_dir:
             self.unflushed_dir = UNFLUSHED_DIR
-        self.connections = self.network = Connections(self)
+        self.connections = self.network = Connections(self.scheduler, self.brokers)
         self.events_paths = {broker: folder / f"broker-{broker}" / "events.jsonl" for broker in ids}
         self._events = {
             broker: EventLog(path, broker, clock=self.unix_time) for broker, path in self.events_paths.items()
         }
         self.server_random = Random(f"whole {seed}")
-        self.streams = Streams(self, seed)
-        self.brokers = {broker: SimBroker(self, broker) for broker in ids}
+        self.streams = Streams(self.scheduler, self.network.segment_seconds, seed)
+        self.brokers.update((broker, SimBroker(self, broker)) for broker in ids)
         self._producer_ids = 0
 
     def new_producer_id(self) -> int:

@@ -6,17 +6,16 @@ nothing through, and nobody is told; when it heals, what was under way is refuse
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka_chaos.links.registry import LinkFaults
 from minikafka_chaos.links.rules import LinkRule, Way
 
+from minikafka_simulator.cluster.broker import SimBroker
 from minikafka_simulator.machine.network import CLIENT, Handler, Network, Reply, Stream
-
-if TYPE_CHECKING:
-    from minikafka_simulator.cluster.cluster import SimCluster
+from minikafka_simulator.machine.scheduler import Scheduler
 
 DELAY_S_MIN, DELAY_S_MAX = 0.0002, 0.001
 """One way, in one data centre."""
@@ -39,11 +38,11 @@ class _Request:
         self.refuse = _nothing
 
 
-class Connections(Network):
+class Connections(Network[SimBroker]):
     """See the module."""
 
-    def __init__(self, world: SimCluster) -> None:
-        super().__init__(world)
+    def __init__(self, scheduler: Scheduler, brokers: Mapping[int, SimBroker]) -> None:
+        super().__init__(scheduler, brokers)
         self._arrivals: dict[tuple[int, int], float] = {}
         self._open: dict[_Request, None] = {}
         self._faults = LinkFaults()
@@ -58,13 +57,13 @@ class Connections(Network):
 
     def _deliver(self, source: int, target: int, event: Callable[[], None]) -> None:
         """After everything else that goes this way."""
-        now = self.world.now
-        earliest = now + self.world.random.uniform(DELAY_S_MIN, DELAY_S_MAX)
+        now = self.scheduler.now
+        earliest = now + self.scheduler.random.uniform(DELAY_S_MIN, DELAY_S_MAX)
         if (rule := self._rules.get(Way(source, target))) is not None:
-            earliest += rule.seconds(1, self.world.random)
+            earliest += rule.seconds(1, self.scheduler.random)
         when = max(earliest, self._arrivals.get((source, target), 0.0))
         self._arrivals[source, target] = when
-        self.world.scheduler.at(when - now, event)
+        self.scheduler.at(when - now, event)
 
     def _close(self, asked: _Request) -> None:
         asked.open = False
@@ -74,14 +73,13 @@ class Connections(Network):
     def request(
         self,
         target: int,
-        handler: Handler,
+        handler: Handler[SimBroker],
         on_reply: Reply,
         on_refused: Callable[[], None] | None = None,
         *,
         stream: Stream | None = None,
     ) -> None:
         del stream  # every connection keeps the order
-        world = self.world
         asked = _Request(target)
         self._open[asked] = None
 
@@ -105,7 +103,7 @@ class Connections(Network):
                 self._deliver(target, CLIENT, lambda: at_client(lambda: on_reply(value)))
 
         def arrive() -> None:
-            broker = world.brokers[target]
+            broker = self.brokers[target]
             if (CLIENT, target) in self.cut:
                 asked.stuck = True
             elif not broker.up:

@@ -8,7 +8,9 @@ from typing import Any
 
 from minikafka_simulator.machine.streams import Listener, Process, ProtocolFactory, Streams
 from minikafka_simulator.machine.virtual_loop import Later, VirtualLoop
-from minikafka_simulator.stores.store import CLIENTS_PORT
+
+CLIENTS_PORT, BROKERS_PORT = 1000, 2000
+"""A broker's listeners have these ports and its id more."""
 
 
 class ProcessLoop(VirtualLoop):

@@ -6,15 +6,13 @@ vanishes, which it does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from minikafka_chaos.links.rules import CLIENTS
 
-if TYPE_CHECKING:
-    from minikafka_simulator.cluster.broker import SimBroker
-    from minikafka_simulator.cluster.cluster import SimCluster
+from minikafka_simulator.machine.scheduler import Scheduler
 
 CLIENT = CLIENTS
 """The one address of all clients; here their links are never cut, only slow."""
@@ -23,8 +21,22 @@ SEGMENT_SECONDS_MIN = 0.0002
 LATE_SHARE, LATE_SECONDS_MAX = 0.02, 0.2
 """Some segments take much longer."""
 
+
+class Server(Protocol):
+    """A broker, as requests come to it."""
+
+    @property
+    def up(self) -> bool: ...
+    @property
+    def incarnation(self) -> int: ...
+
+    def run(self, incarnation: int, event: Callable[[], None]) -> None:
+        """Run an event of this incarnation now, or when a pause is over, or never."""
+
+
+S = TypeVar("S", bound=Server)
 Reply = Callable[[Any], None]
-Handler = Callable[["SimBroker", Reply], None]
+Handler = Callable[[S, Reply], None]
 
 
 class Stream:
@@ -39,7 +51,7 @@ class Stream:
         self.incarnation: int | None = None
         """Which the first request came to."""
 
-    def reaches(self, broker: SimBroker) -> bool:
+    def reaches(self, broker: Server) -> bool:
         """Whether a request arrives that is due now."""
         if self.incarnation is None:
             self.incarnation = broker.incarnation
@@ -47,11 +59,12 @@ class Stream:
         return not self.closed
 
 
-class Network:
-    """Requests between nodes. Delays are in virtual seconds."""
+class Network(Generic[S]):
+    """Requests to brokers, by their ids. Delays are in virtual seconds."""
 
-    def __init__(self, world: SimCluster) -> None:
-        self.world = world
+    def __init__(self, scheduler: Scheduler, brokers: Mapping[int, S]) -> None:
+        self.scheduler = scheduler
+        self.brokers = brokers
         self.cut: set[tuple[int, int]] = set()
         self.slow_followers: dict[int, float] = {}
         """Seconds more that a follower's segments take on the way, and those to it."""
@@ -59,7 +72,7 @@ class Network:
         self.delay_max = 0.01
 
     def _delay(self) -> float:
-        random = self.world.random
+        random = self.scheduler.random
         delay = random.uniform(0.0005, self.delay_max)
         if random.random() < 0.02:
             delay += random.uniform(0.0, 0.2)
@@ -76,7 +89,7 @@ class Network:
     def request(
         self,
         target: int,
-        handler: Handler,
+        handler: Handler[S],
         on_reply: Reply,
         on_refused: Callable[[], None] | None = None,
         *,
@@ -86,14 +99,14 @@ class Network:
 
         ``stream``: a client's connection that keeps the order of its requests; without one each may overtake the others.
         """
-        world = self.world
+        scheduler = self.scheduler
 
         def answer(value: Any) -> None:
             if (target, CLIENT) not in self.cut:
-                world.scheduler.at(self._delay(), lambda: on_reply(value))
+                scheduler.at(self._delay(), lambda: on_reply(value))
 
         def arrive() -> None:
-            broker = world.brokers[target]
+            broker = self.brokers[target]
             if (CLIENT, target) in self.cut:
                 return
             if broker.up and (stream is None or stream.reaches(broker)):
@@ -105,9 +118,9 @@ class Network:
             return
         delay = self._delay()
         if stream is not None:
-            delay = max(delay, stream.arrives_at - world.now)
-            stream.arrives_at = world.now + delay
-        world.scheduler.at(delay, arrive)
+            delay = max(delay, stream.arrives_at - scheduler.now)
+            stream.arrives_at = scheduler.now + delay
+        scheduler.at(delay, arrive)
 
     def heal(self) -> None:
         self.cut.clear()

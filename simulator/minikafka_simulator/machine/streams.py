@@ -11,16 +11,16 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from minikafka_simulator.machine.scheduler import Scheduler
 from minikafka_simulator.machine.transport import MemoryTransport, feed
-
-if TYPE_CHECKING:
-    from minikafka_simulator.cluster.cluster import SimCluster
 
 RETRANSMIT_SECONDS = 0.2
 """Linux's least retransmission time-out."""
 
+SegmentSeconds = Callable[[int, int, Random], float | None]
+"""How long a segment takes from one node to another; None: it is lost."""
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 
@@ -45,10 +45,11 @@ class Process(Protocol):
 
 
 class Streams:
-    """All connections of one world."""
+    """All connections of one cluster."""
 
-    def __init__(self, world: SimCluster, seed: int) -> None:
-        self.world = world
+    def __init__(self, scheduler: Scheduler, segment_seconds: SegmentSeconds, seed: int) -> None:
+        self._scheduler = scheduler
+        self._segment_seconds = segment_seconds
         self._random = Random(f"streams {seed}")
         self._listeners: dict[int, Listener] = {}
 
@@ -56,11 +57,11 @@ class Streams:
 
     def send(self, source: int, target: int, arrive: Callable[[], None]) -> None:
         """Have a segment arrive, sent again as often as it takes."""
-        seconds = self.world.network.segment_seconds(source, target, self._random)
+        seconds = self._segment_seconds(source, target, self._random)
         if seconds is not None:
-            self.world.scheduler.at(seconds, arrive)
+            self._scheduler.at(seconds, arrive)
         else:
-            self.world.scheduler.at(RETRANSMIT_SECONDS, lambda: self.send(source, target, arrive))
+            self._scheduler.at(RETRANSMIT_SECONDS, lambda: self.send(source, target, arrive))
 
     # -- connections ----------------------------------------------------------------------------------------------------
 

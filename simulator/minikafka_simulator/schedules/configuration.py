@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from random import Random
+from typing import Protocol
 
 from minikafka.config import BrokerConfig
+from minikafka.groups.config import GroupConfig
+from minikafka.log.config import LogConfig
 
-from minikafka_simulator.cluster.gate import CLIENT_LISTENER
-from minikafka_simulator.stores.store import BROKERS_PORT, CLIENTS_PORT
-
-if TYPE_CHECKING:
-    from minikafka_simulator.schedules.world import World
+from minikafka_simulator.cluster.listeners import listeners
 
 SEGMENT_BYTES_MIN = 1024
 """What the configuration allows."""
 
 
-def listeners(broker: int) -> dict[str, str]:
-    """Where a simulated broker listens: for clients and for brokers."""
-    return {
-        "listeners": f"{CLIENT_LISTENER}://sim:{CLIENTS_PORT + broker},BROKERS://sim:{BROKERS_PORT + broker}",
-        "listener.security.protocol.map": f"{CLIENT_LISTENER}:PLAINTEXT,BROKERS:PLAINTEXT",
-        "inter.broker.listener.name": "BROKERS",
-    }
+class DrawnCluster(Protocol):
+    """A cluster whose seed has decided the settings of its brokers. Times are virtual seconds."""
+
+    server_random: Random
+    data_dir: str
+    unflushed_dir: str | None
+    min_isr_of: dict[int, int]
+    lag: float
+    heartbeat: float
+    session: float
+    fetch_timeout: float
+    fetch_backoff: float
+    imbalance_check_seconds: int
+    log_config: LogConfig
+    group_config: GroupConfig
+    offsets_partitions: int
 
 
-def drawn(world: World, broker: int) -> BrokerConfig:
-    """A broker's file. What only a server has is drawn here, anew at each start."""
-    log, patience = world.log_config, world.ambushes.patience
+def drawn(world: DrawnCluster, broker: int, patience: int) -> BrokerConfig:
+    """Draw a broker's file; what only a server has anew at each start.
+
+    Args:
+        patience: how much more rarely than usual it flushes and writes checkpoints.
+    """
+    log = world.log_config
     settings: dict[str, object] = {
         "node.id": broker,
         **listeners(broker),

@@ -14,8 +14,9 @@ from hashlib import blake2b
 from typing import NamedTuple, NoReturn
 
 from minikafka_simulator.bugs.catalogue import with_bug_seed
-from minikafka_simulator.checks.checker import Violation
-from minikafka_simulator.schedules.world import SECONDS_USUAL, Plan, Result, simulate
+from minikafka_simulator.checks.account import Violation
+from minikafka_simulator.faults.plan import SECONDS_USUAL, Plan
+from minikafka_simulator.schedules.world import Result, simulate
 
 SEEDS_PER_TASK = 2
 """Small, so that a search stops soon after its first hit; a schedule takes tens of milliseconds."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from minikafka_simulator.schedules.world import Plan, Result, simulate
+from minikafka_simulator.faults.plan import Plan
+from minikafka_simulator.schedules.world import Result, simulate
 
 SECONDS_STEP = 0.5
 TRIES_MAX = 400

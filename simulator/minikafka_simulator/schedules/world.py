@@ -17,7 +17,8 @@ from minikafka.log.simulated_disk import PAGE_BYTES
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
 
-from minikafka_simulator.checks.checker import Checker, Violation
+from minikafka_simulator.checks.account import Violation
+from minikafka_simulator.checks.checker import Checker
 from minikafka_simulator.checks.group_checks import SHARED
 from minikafka_simulator.checks.isr_checks import UNCLEAN_ELECTION
 from minikafka_simulator.clients.clients import Consumer, EndOffsetWatcher, Producer
@@ -26,74 +27,18 @@ from minikafka_simulator.clients.members import GroupMember
 from minikafka_simulator.clients.passing import PassingProducer
 from minikafka_simulator.clients.pipelining import PipelinedProducer
 from minikafka_simulator.cluster.broker import SimBroker
-from minikafka_simulator.cluster.cluster import SimCluster
 from minikafka_simulator.cluster.gate import FETCH_BYTES_MAX
 from minikafka_simulator.faults.ambushes import Ambushes
 from minikafka_simulator.faults.disk_faults import DiskFaults
+from minikafka_simulator.faults.faulty_cluster import FaultyCluster
 from minikafka_simulator.faults.nemesis import Nemesis
+from minikafka_simulator.faults.plan import SECONDS_USUAL, Plan
 from minikafka_simulator.machine.network import Network
 from minikafka_simulator.machine.scheduler import Scheduler
 from minikafka_simulator.machine.streams import Streams
 from minikafka_simulator.schedules.configuration import drawn
 from minikafka_simulator.stores.kubernetes_store import KubernetesStores
 from minikafka_simulator.stores.store import SimStore
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """A mixture of faults; names may stand several times. ``pause_between`` is the mean time between two, in seconds."""
-
-    name: str
-    faults: tuple[str, ...]
-    pause_between: float
-
-
-PROFILES = (
-    Profile(
-        "everything",
-        (
-            "kill", "kill_leader", "kill_leader", "kill_controller", "kill_all", "power_loss", "power_loss", "power_loss",
-            "pause", "pause", "cut", "cut", "isolate", "slow_network", "bounce", "shut_down", "store_outage", "elect",
-            "flip", "stale_metadata", "delete_records", "bounce_unheard", "forget_controller",
-        ),
-        0.45,
-    ),
-    Profile("churn", ("isolate", "elect", "flip", "flip", "stale_metadata", "kill_leader", "bounce", "pause", "cut"), 0.25),
-    Profile(
-        "control",
-        (
-            "slow_network", "stale_metadata", "cut", "store_outage", "kill_controller", "pause", "kill",
-            "bounce_unheard", "unregister", "forget_controller",
-        ),
-        0.3,
-    ),
-    Profile(
-        "power",
-        (
-            "power_loss", "power_loss_on_return", "power_loss_in_recovery", "bounce", "shut_down", "isolate", "elect",
-        ),
-        0.4,
-    ),
-    Profile(
-        "admin",
-        (
-            "alter_min_isr", "alter_min_isr", "raise_min_isr_unheard", "roll_min_isr", "reassign", "reassign", "kill",
-            "remake_topic", "remake_topic", "remake_topic",
-            "kill_leader", "kill_leader", "pause", "pause", "isolate", "shut_down", "stale_metadata", "kill_controller",
-        ),
-        0.3,
-    ),
-    Profile(
-        "names",
-        (
-            "remake_topic", "remake_topic", "remake_topic", "power_loss", "power_loss", "delete_records", "kill",
-            "kill_leader", "shut_down", "stale_metadata",
-        ),
-        0.25,
-    ),
-    Profile("minority", ("kill", "kill_leader", "kill_leader", "kill_controller", "bounce", "shut_down"), 0.8),
-)  # fmt: skip
-"""Each run has one of these: some mistakes only show when one kind of trouble is dense."""
 
 FLUSH_MESSAGES = (FOREVER, FOREVER, FOREVER, 1, 3)
 """In most runs nobody waits for a flush, as by default."""
@@ -104,59 +49,20 @@ GROUP_SHARE = 0.3
 KUBERNETES_SHARE = 0.15
 """The share of runs whose cluster store is the one on Kubernetes."""
 
-PIPELINED_SHARE = 0.25
-"""The share of runs that have a producer with several batches in flight."""
-
-UNCLEAN_SHARE = 0.05
-"""The share of runs whose topic allows unclean elections."""
-
 RETENTION_SHARE = 0.1
 """The share of runs in which records get old soon."""
-
-UNFLUSHED_SHARE = 0.1
-"""The share of runs whose brokers have a small unflushed volume."""
 
 UNFLUSHED_PAGES = (3, 4, 6)
 """What it has room for. Each log there takes a page at least."""
 
-UNHEARD_SHARE = 0.8
-"""The share of flips of a leader of which a third replica hears late."""
-
 SUPERVISOR_SECONDS = 0.3
 """Until a process that has ended by itself is started again."""
-
-SECONDS_USUAL = 8.0
-"""Virtual seconds of faults, unless something else is asked for."""
 
 EVENTS_MAX = 200_000
 """A run that makes more events than this has run wild; a usual one makes a few thousand. A longer one may make more."""
 
 EVENT_FAILED = "E1 no exception"
 """The invariant that an event breaks when it raises what nobody catches: in production a broker would have died of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a seed does not decide; times in virtual seconds."""
-
-    seconds: float = SECONDS_USUAL
-    settle: float = 12.0
-    profiles: tuple[Profile, ...] = PROFILES
-    unknown_commit: float = 0.01
-    pipelined: float = PIPELINED_SHARE
-    unclean: float = UNCLEAN_SHARE
-    small_volume: float = UNFLUSHED_SHARE
-    unheard: float = UNHEARD_SHARE
-    passing: bool = True
-    """Whether a topic that is deleted and made anew holds records."""
-    gentle: float = 0.7
-    """The share of runs in which one broker at a time is down."""
-    steps: int | None = None
-    """Heal after this many events instead of after ``seconds``."""
-    strikes_max: int | None = None
-    """No more strikes than this; all that came before the first missing one is as without the limit."""
-    skip: frozenset[int] = frozenset()
-    """Numbers (from 1) of strikes to leave out; all that came before the first of them is as with it."""
 
 
 @dataclass(slots=True)
@@ -174,7 +80,7 @@ class Result:
     trace: list[str] = field(default_factory=list)
 
 
-class World(SimCluster):
+class World(FaultyCluster):
     """Brokers, store, network, clients and nemesis of one run."""
 
     lag = 1.0
@@ -207,12 +113,7 @@ class World(SimCluster):
                 retention_bytes=retention.choice((-1, 3000, 8000)),
             )
         self.imbalance_check_seconds = random.choice((1, 5))
-        self.acked = 0
-        self.served_one_batch: set[int] = set()
-        """They are given one batch at a time."""
-        self.served_whole: set[int] = set()
-        """They are given all that there is."""
-        self.term_began: dict[tuple[int, TopicPartition, int], float] = {}
+        self.served_one_batch = set()
         self.nemesis: Nemesis | None = None
         groups = Random(f"groups {seed}")
         self.unclean_allowed = Random(f"unclean elections {seed}").random() < self.plan.unclean
@@ -225,14 +126,13 @@ class World(SimCluster):
             group_min_session_timeout_ms=100,
             offsets_commit_timeout_ms=400,
         )
-        self.network = Network(self)
+        self.network = Network(self.scheduler, self.brokers)
         self.watcher = self.checker = Checker(self)
         self.min_isr_of = dict.fromkeys(range(1, count + 1), self.min_isr)
-        """min.insync.replicas by each broker's own file, of which an admin changes one after the other."""
         self.server_random = Random(f"whole {seed}")
-        self.streams = Streams(self, seed)
+        self.streams = Streams(self.scheduler, self.network.segment_seconds, seed)
         self.ambushes = Ambushes(self, seed)
-        self.brokers = {i: SimBroker(self, i) for i in range(1, count + 1)}
+        self.brokers.update((i, SimBroker(self, i)) for i in range(1, count + 1))
         volumes = Random(f"sizeLimit {seed}")
         if volumes.random() < self.plan.small_volume:
             self.unflushed_dir, size = "/unflushed", volumes.choice(UNFLUSHED_PAGES) * PAGE_BYTES
@@ -240,8 +140,7 @@ class World(SimCluster):
                 broker.disk.volumes[self.unflushed_dir] = size
         self.topic = [TopicPartition("t", i) for i in range(random.choice((1, 1, 2)))]
         self.producers: list[Producer | PipelinedProducer] = []
-        self.pipelining: PipelinedProducer | None = None
-        """The one of them with several batches in flight, if there is one."""
+        self.pipelining = None
         self.consumers: list[Consumer] = []
         self.note(f"seed {seed}: {count} brokers, {len(self.topic)} partitions, min ISR {self.min_isr}")
         for broker in self.brokers.values():
@@ -263,7 +162,7 @@ class World(SimCluster):
     # -- chance decides -------------------------------------------------------------------------------------------------
 
     def broker_config(self, broker: int) -> BrokerConfig:
-        return drawn(self, broker)
+        return drawn(self, broker, self.ambushes.patience)
 
     def next_turn(self) -> float:
         return self.server_random.uniform(0.0, 0.01)
@@ -292,6 +191,12 @@ class World(SimCluster):
         leader = broker.partitions[proposal.topic_partition].leader
         if leader is not None and self.nemesis is not None:
             self.nemesis.proposed([m for m, _ in proposal.isr], leader.isr.committed)
+
+    def only_minorities_are_down(self) -> bool:
+        return self.nemesis is not None and self.nemesis.minority and not self.ambushes.there_is_one
+
+    def faults_are_over(self) -> bool:
+        return self.nemesis is not None and not self.nemesis.active
 
     # -- the run --------------------------------------------------------------------------------------------------------
 
@@ -337,14 +242,14 @@ class World(SimCluster):
         self.nemesis = Nemesis(self)
         if self.plan.passing and "remake_topic" in self.nemesis.profile.faults:
             PassingProducer(self)
-        self.disk_faults = DiskFaults(self, self.scheduler.seed)
-        self.ambushes.begin()
+        self.disk_faults = DiskFaults(self, self.nemesis, self.scheduler.seed)
+        self.ambushes.begin(self.nemesis)
 
     def run(self) -> None:
         """Faults for a while, then heal, then the final look; raises Violation."""
         self._until(self._long_enough)
         assert self.nemesis is not None, "the faults have ended, so they have begun"
-        self.nemesis.heal()
+        self.nemesis.heal(self.disk_faults, self.ambushes)
         for producer in self.producers:
             producer.stopped = True
         self.checker.groups.finish()
@@ -414,7 +319,7 @@ def simulate(seed: int, plan: Plan | None = None, trace: bool = False) -> Result
         violation.invariant if violation else None,
         scheduler.events,
         world.nemesis.count if world.nemesis is not None else 0,
-        world.acked,
+        world.checker.clients.acked,
         world.checker.commits.unclean,
         scheduler.digest(),
         scheduler.lines if trace or violation else [],

@@ -10,7 +10,8 @@ import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from random import Random
+from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import parse_qs, urlsplit
 
 from minikafka.kubernetes.api import KubernetesApi
@@ -20,12 +21,9 @@ from minikafka.kubernetes.store import KubernetesStore
 from minikafka.metadata.store import StoreError
 
 from minikafka_simulator.machine.virtual_loop import VirtualLoop
-from minikafka_simulator.stores.api_server import SimApiError
+from minikafka_simulator.stores.api_server import SimApiError, SimApiServer
+from minikafka_simulator.stores.brokers import StoreBroker, StoreCluster
 from minikafka_simulator.stores.store import CLUSTER_ID
-
-if TYPE_CHECKING:
-    from minikafka_simulator.cluster.broker import SimBroker
-    from minikafka_simulator.stores.kubernetes_store import KubernetesStores
 
 T = TypeVar("T")
 
@@ -41,10 +39,29 @@ LOOK_SECONDS = 0.3
 """How soon a watcher notices that its connection is gone."""
 
 
+class ApiSide(Protocol):
+    """What all clients of one API server share."""
+
+    world: StoreCluster
+    random: Random
+    """Of all choices made here."""
+    heartbeat: float
+    """Seconds between two heartbeats of a broker."""
+    server: SimApiServer
+    slow: dict[int, float]
+    """Seconds until a broker hears of a change, where that is late."""
+
+    def check(self, broker_id: int) -> None:
+        """Raise StoreError while the server cannot be reached."""
+
+    def carry_out(self, client: StoreClient, method: str, target: str, body: bytes) -> dict[str, Any]:
+        """Have the server do something now. Raises SimApiError."""
+
+
 class StoreClient:
     """The store of one incarnation of a broker."""
 
-    def __init__(self, stores: KubernetesStores, broker: SimBroker) -> None:
+    def __init__(self, stores: ApiSide, broker: StoreBroker) -> None:
         world = stores.world
         self.stores = stores
         self.broker = broker

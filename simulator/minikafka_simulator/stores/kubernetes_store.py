@@ -1,6 +1,6 @@
 """The cluster store on a simulated Kubernetes: production's store, reflectors and topic reconciler, each in its broker's process.
 
-They are coroutines (:mod:`virtual_loop`) that speak (:mod:`kubernetes_client`) with a simulated API server (:mod:`api_server`).
+They are coroutines in virtual time that speak (:mod:`kubernetes_client`) with a simulated API server (:mod:`api_server`).
 """
 
 from __future__ import annotations
@@ -22,15 +22,13 @@ from minikafka.metadata.store import Changes, StoreError, StoreWentBackError
 from minikafka.protocol.errors import KafkaError
 
 from minikafka_simulator.stores.api_server import SimApiServer, SimWatchEvent
+from minikafka_simulator.stores.brokers import StoreBroker, StoreCluster, StoreTerm
 from minikafka_simulator.stores.kubernetes_client import CLUSTER, StoreClient
 from minikafka_simulator.stores.people import People
 from minikafka_simulator.stores.store import Failed, SimStore
 
 if TYPE_CHECKING:
     from minikafka.controller.term import Commit
-
-    from minikafka_simulator.cluster.broker import SimBroker, Term
-    from minikafka_simulator.cluster.cluster import SimCluster
 
 T = TypeVar("T")
 
@@ -43,7 +41,7 @@ class KubernetesStores(SimStore):
         heartbeat: seconds between two heartbeats of a broker.
     """
 
-    def __init__(self, world: SimCluster, seed: int, heartbeat: float) -> None:
+    def __init__(self, world: StoreCluster, seed: int, heartbeat: float) -> None:
         super().__init__(world)
         self.heartbeat = heartbeat
         self.random = Random(f"kubernetes {seed}")
@@ -84,11 +82,11 @@ class KubernetesStores(SimStore):
     def could_not_open(self, why: str) -> None:
         self.people.told(why)
 
-    def connect(self, broker: SimBroker) -> None:
+    def connect(self, broker: StoreBroker) -> None:
         client = self._clients[broker.id] = StoreClient(self, broker)
         client.run(client.live())
 
-    def disconnect(self, broker: SimBroker) -> None:
+    def disconnect(self, broker: StoreBroker) -> None:
         client = self._clients.pop(broker.id, None)
         if client is not None:
             client.loop.end()
@@ -97,7 +95,7 @@ class KubernetesStores(SimStore):
         for broker in list(self.world.brokers.values()):
             self.disconnect(broker)
 
-    def changes_for(self, broker: SimBroker) -> Changes:
+    def changes_for(self, broker: StoreBroker) -> Changes:
         reading = self._clients[broker.id].store.changes(broker.image.revision)
         try:
             reading.send(None)
@@ -108,7 +106,9 @@ class KubernetesStores(SimStore):
             raise AssertionError(f"nobody put an earlier state back: {error}") from error
         raise AssertionError("what was seen is told at once")
 
-    def _ask(self, broker: SimBroker, work: Callable[[Any], Any], done: Callable[[Any], None], failed: Failed) -> None:
+    def _ask(
+        self, broker: StoreBroker, work: Callable[[Any], Any], done: Callable[[Any], None], failed: Failed
+    ) -> None:
         client = self._clients[broker.id]
 
         def over(task: asyncio.Task[Any]) -> None:
@@ -125,7 +125,7 @@ class KubernetesStores(SimStore):
 
         client.run(work(client.store)).add_done_callback(over)
 
-    async def _write(self, broker: SimBroker, store: Any, commit: Commit, written: Callable[[], None]) -> None:
+    async def _write(self, broker: StoreBroker, store: Any, commit: Commit, written: Callable[[], None]) -> None:
         client = self._clients[broker.id]
         client.committing = written
         try:
@@ -148,13 +148,13 @@ class KubernetesStores(SimStore):
             return None
         return f"the objects of topics show the revisions {shown}, the topics are at {wanted}"
 
-    def term_began(self, role: Term) -> None:
+    def term_began(self, role: StoreTerm) -> None:
         client = self._clients[role.broker.id]
         reconciler = TopicReconciler(client.store, _ActiveController(role))
         client.reconciling = client.run(reconciler.run())
         client.reconciling.add_done_callback(_ends_the_run)
 
-    def term_ended(self, role: Term) -> None:
+    def term_ended(self, role: StoreTerm) -> None:
         client = self._clients.get(role.broker.id)
         if client is not None and client.reconciling is not None:
             client.reconciling.cancel()
@@ -164,7 +164,7 @@ class KubernetesStores(SimStore):
 class _ActiveController:
     """A term, for the reconciler of topics."""
 
-    def __init__(self, role: Term) -> None:
+    def __init__(self, role: StoreTerm) -> None:
         self._role = role
 
     @property

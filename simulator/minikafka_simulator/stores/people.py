@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.kubernetes.api import TOPIC
 
 from minikafka_simulator.stores.api_server import NAMESPACE, SimApiServer
-
-if TYPE_CHECKING:
-    from minikafka_simulator.cluster.cluster import SimCluster
+from minikafka_simulator.stores.brokers import StoreCluster
 
 NAME = "of-people"
 FIRST_SECONDS, PAUSE_SECONDS = 1.5, 0.8
@@ -26,7 +24,7 @@ class People:
         cluster: the name that their topics' ``clusterRef`` has.
     """
 
-    def __init__(self, world: SimCluster, server: SimApiServer, cluster: str, random: Random) -> None:
+    def __init__(self, world: StoreCluster, server: SimApiServer, cluster: str, random: Random) -> None:
         self._world = world
         self._server = server
         self._cluster = cluster

@@ -12,24 +12,22 @@ from typing import TYPE_CHECKING, Any
 from minikafka.metadata.database import IN_MEMORY, Database
 from minikafka.metadata.store import Changes, FencedControllerError, Lease, Snapshot, StoreError
 
+from minikafka_simulator.machine.loop import BROKERS_PORT
+from minikafka_simulator.stores.brokers import StoreBroker, StoreCluster, StoreTerm
+
 if TYPE_CHECKING:
     from minikafka.controller.term import Commit
-
-    from minikafka_simulator.cluster.broker import SimBroker, Term
-    from minikafka_simulator.cluster.cluster import SimCluster
 
 Done = Callable[[], None]
 Failed = Callable[[StoreError], None]
 
 CLUSTER_ID = "simulated"
-CLIENTS_PORT, BROKERS_PORT = 1000, 2000
-"""A broker's listeners have these ports and its id more."""
 
 
 class SimStore:
     """What brokers ask of the store, and whether they reach it. Answers come after a while, to the incarnation that asked."""
 
-    def __init__(self, world: SimCluster) -> None:
+    def __init__(self, world: StoreCluster) -> None:
         self.world = world
         self.down = False
         self.unreachable: set[int] = set()
@@ -54,7 +52,7 @@ class SimStore:
         """The broker hears of commits as soon as the others again."""
         self.slow.pop(broker_id, None)
 
-    def noted(self, broker: SimBroker, error: StoreError) -> None:
+    def noted(self, broker: StoreBroker, error: StoreError) -> None:
         """An operation has failed."""
         if not isinstance(error, FencedControllerError):
             self.failed_at[broker.id] = self.world.now
@@ -64,22 +62,22 @@ class SimStore:
     def could_not_open(self, why: str) -> None:
         """A broker has ended, for its store could not be opened."""
 
-    def connect(self, broker: SimBroker) -> None:
-        """A new incarnation opens the store; then it begins (:meth:`SimBroker.begin`)."""
+    def connect(self, broker: StoreBroker) -> None:
+        """A new incarnation opens the store; then it begins (:meth:`StoreBroker.begin`)."""
         raise NotImplementedError
 
-    def disconnect(self, broker: SimBroker) -> None:
+    def disconnect(self, broker: StoreBroker) -> None:
         """An incarnation is gone."""
 
-    def changes_for(self, broker: SimBroker) -> Changes:
+    def changes_for(self, broker: StoreBroker) -> Changes:
         """What the broker has not seen, as far as it can know by now. Raises StoreError."""
         raise NotImplementedError
 
-    def read_lease(self, broker: SimBroker, done: Callable[[Lease | None], None], failed: Failed) -> None:
+    def read_lease(self, broker: StoreBroker, done: Callable[[Lease | None], None], failed: Failed) -> None:
         self._ask(broker, lambda store: store.lease(), done, failed)
 
     def take_lease(
-        self, broker: SimBroker, expected_epoch: int, done: Callable[[Lease | None], None], failed: Failed
+        self, broker: StoreBroker, expected_epoch: int, done: Callable[[Lease | None], None], failed: Failed
     ) -> None:
         self._ask(
             broker,
@@ -88,30 +86,32 @@ class SimStore:
             failed,
         )
 
-    def renew_lease(self, broker: SimBroker, lease: Lease, done: Callable[[Lease], None], failed: Failed) -> None:
+    def renew_lease(self, broker: StoreBroker, lease: Lease, done: Callable[[Lease], None], failed: Failed) -> None:
         self._ask(broker, lambda store: store.renew(lease), done, failed)
 
-    def read_snapshot(self, broker: SimBroker, done: Callable[[Snapshot], None], failed: Failed) -> None:
+    def read_snapshot(self, broker: StoreBroker, done: Callable[[Snapshot], None], failed: Failed) -> None:
         self._ask(broker, lambda store: store.snapshot(), done, failed)
 
     def commit(
-        self, broker: SimBroker, commit: Commit, written: Callable[[], None], done: Done, failed: Failed
+        self, broker: StoreBroker, commit: Commit, written: Callable[[], None], done: Done, failed: Failed
     ) -> None:
         """``written`` is called at the moment when the records are in the store, whatever the broker hears of it."""
         self._ask(broker, lambda store: self._write(broker, store, commit, written), lambda _: done(), failed)
 
-    def _ask(self, broker: SimBroker, work: Callable[[Any], Any], done: Callable[[Any], None], failed: Failed) -> None:
+    def _ask(
+        self, broker: StoreBroker, work: Callable[[Any], Any], done: Callable[[Any], None], failed: Failed
+    ) -> None:
         """Have something done with the broker's store, and tell the incarnation that asked what came of it."""
         raise NotImplementedError
 
-    def _write(self, broker: SimBroker, store: Any, commit: Commit, written: Callable[[], None]) -> Any:
+    def _write(self, broker: StoreBroker, store: Any, commit: Commit, written: Callable[[], None]) -> Any:
         """Work for :meth:`_ask`."""
         raise NotImplementedError
 
-    def term_began(self, role: Term) -> None:
+    def term_began(self, role: StoreTerm) -> None:
         """A term begins."""
 
-    def term_ended(self, role: Term) -> None:
+    def term_ended(self, role: StoreTerm) -> None:
         """A term is over."""
 
     def out_of_line(self) -> str | None:
@@ -125,7 +125,7 @@ class SimStore:
 class SqliteStores(SimStore):
     """One database, in memory."""
 
-    def __init__(self, world: SimCluster) -> None:
+    def __init__(self, world: StoreCluster) -> None:
         super().__init__(world)
         self._database = Database(IN_MEMORY)
         self._database.open(CLUSTER_ID)
@@ -142,7 +142,9 @@ class SqliteStores(SimStore):
             found = self._read[since] = self._database.changes(since)
         return found
 
-    def _ask(self, broker: SimBroker, work: Callable[[Any], Any], done: Callable[[Any], None], failed: Failed) -> None:
+    def _ask(
+        self, broker: StoreBroker, work: Callable[[Any], Any], done: Callable[[Any], None], failed: Failed
+    ) -> None:
         """It is done after a while, even if the broker has died by then."""
         incarnation = broker.incarnation
 
@@ -162,18 +164,18 @@ class SqliteStores(SimStore):
         self.world.scheduler.at(self.world.store_time(), arrive)
 
     def take_lease(
-        self, broker: SimBroker, expected_epoch: int, done: Callable[[Lease | None], None], failed: Failed
+        self, broker: StoreBroker, expected_epoch: int, done: Callable[[Lease | None], None], failed: Failed
     ) -> None:
         def take(store: Any) -> Lease | None:
             held = store.lease()
             taken: Lease | None = store.acquire(broker.id, "sim", BROKERS_PORT + broker.id, expected_epoch)
             if taken is not None:
-                self.world.watcher.lease_taken(broker, 0 if held is None else held.epoch, expected_epoch)
+                self.world.watcher.lease_taken(broker.id, 0 if held is None else held.epoch, expected_epoch)
             return taken
 
         self._ask(broker, take, done, failed)
 
-    def _write(self, broker: SimBroker, store: Any, commit: Commit, written: Callable[[], None]) -> None:
+    def _write(self, broker: StoreBroker, store: Any, commit: Commit, written: Callable[[], None]) -> None:
         del broker
         self._read.clear()
         store.commit(commit.controller_epoch, commit.records)
@@ -182,10 +184,10 @@ class SqliteStores(SimStore):
 
     # -- what brokers ask -----------------------------------------------------------------------------------------------
 
-    def connect(self, broker: SimBroker) -> None:
+    def connect(self, broker: StoreBroker) -> None:
         broker.begin()
 
-    def changes_for(self, broker: SimBroker) -> Changes:
+    def changes_for(self, broker: StoreBroker) -> Changes:
         self.check(broker.id)
         return self.changes(broker.image.revision)
 
