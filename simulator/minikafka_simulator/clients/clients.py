@@ -13,12 +13,11 @@ from minikafka.protocol.records import (
     NO_SEQUENCE,
     BatchHeader,
     Record,
-    RecordBatch,
     build_batch,
-    iterate_batches,
 )
 from minikafka.protocol.types import TopicPartition
 
+from minikafka_simulator.clients.log_reader import LogReader, Parted
 from minikafka_simulator.clients.metadata_client import Client
 from minikafka_simulator.clients.wrong_batches import as_sent
 from minikafka_simulator.machine.network import Reply
@@ -145,77 +144,48 @@ class Producer(Client):
         self.world.scheduler.at(TIMEOUT, again)
 
 
-class Consumer(Client):
+class Consumer(LogReader):
     """Reads one partition from the start, with the fencing of KIP-320, and tells the checker what it saw."""
 
     world: CheckedCluster
+    fetch_bytes = 2000
+    timeout_s = unled_s = 0.4
 
     def __init__(self, world: CheckedCluster, tp: TopicPartition) -> None:
-        super().__init__(world)
-        self.tp = tp
-        self.position = 0
-        self.last_epoch = -1
-        """The leader epoch of the record before the position: with it a leader can tell that the reader's log is another."""
-        self.stopped = False
-        self._number = 0
+        super().__init__(world, tp)
         world.scheduler.at(0.5, self.poll)
 
-    def poll(self) -> None:
-        if self.stopped:
-            return
-        self._number += 1
-        number, position, tp = self._number, self.position, self.tp
-        leader, epoch = self.leader(tp)
-        last_epoch, checks = self.last_epoch, self.world.checker.clients
+    def _pause(self) -> float:
+        return self.world.random.uniform(0.02, 0.2)
 
-        def again() -> None:
-            if self._number == number:
-                self.poll()
+    def refused(self, error: ErrorCode, parted: Parted | None) -> float:
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._ask_bounds()
+        elif parted is not None:
+            checks = self.world.checker.clients
+            self.position, self.last_epoch = checks.parted(self.tp, self.position, *parted)
+        return self._pause()
 
-        def answered(answer: Any) -> None:
-            if self._number != number:
-                return
-            error, raw, parted = answer
-            if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                self._ask_bounds(number, leader, epoch)
-            elif parted is not None:
-                self.position, self.last_epoch = checks.parted(tp, position, *parted)
-            elif not error:
-                for whole in iterate_batches(raw):
-                    self._take(whole)
-            self.world.scheduler.at(self.world.random.uniform(0.02, 0.2), again)
-
-        def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.gate.serve_reader(tp, epoch, position, last_epoch, 2000, reply)
-
-        if leader >= 0:
-            self.world.network.request(leader, serve, answered)
-        self.world.scheduler.at(0.4, again)
-
-    def _ask_bounds(self, number: int, leader: int, epoch: int) -> None:
+    def _ask_bounds(self) -> None:
         """What a client does whose position is out of range: it asks for the ends of the log."""
-        tp, position = self.tp, self.position
-
-        def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.gate.serve_bounds(tp, epoch, reply)
+        number, position, (leader, leader_epoch) = self.number, self.position, self.asked
 
         def answered(answer: Any) -> None:
-            if self._number == number:
+            if self.is_current(number):
                 start, _, _ = answer
-                self.position = self.world.checker.clients.out_of_range(tp, position, start)
-                self.last_epoch = -1
+                self.put(self.world.checker.clients.out_of_range(self.tp, position, start))
 
-        self.world.network.request(leader, serve, answered)
+        self.world.network.request(leader, self.bounds(leader_epoch), answered)
 
-    def _take(self, whole: RecordBatch) -> None:
-        """The records of a batch from the position on; it may begin before, but not end there."""
-        header, checks = whole.header, self.world.checker.clients
-        checks.given(self.tp, self.position, header.last_offset)
-        for index, record in enumerate(whole.records()):
-            if record.offset >= self.position:
-                identity = (header.partition_leader_epoch, header.crc, index)
-                checks.consumed(self.tp, self.position, record.offset, (record.value or b"").decode(), identity)
-                self.position, self.last_epoch = record.offset + 1, header.partition_leader_epoch
+    def given(self, header: BatchHeader) -> None:
+        self.world.checker.clients.given(self.tp, self.position, header.last_offset)
+
+    def took(self, raw: bytes) -> float:
+        for header, index, record in self.read(raw):
+            identity = (header.partition_leader_epoch, header.crc, index)
+            value = (record.value or b"").decode()
+            self.world.checker.clients.consumed(self.tp, self.position, record.offset, value, identity)
+        return self._pause()
 
 
 class EndOffsetWatcher(Client):

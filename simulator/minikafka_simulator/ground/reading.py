@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.records import iterate_batches
 from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.load.clients import ReadBack, ReadProgress
 from minikafka_chaos.load.load import (
@@ -20,11 +19,9 @@ from minikafka_chaos.load.load import (
 )
 from minikafka_chaos.record.history import HistoryWriter
 
-from minikafka_simulator.clients.metadata_client import Client
-from minikafka_simulator.machine.network import Reply
+from minikafka_simulator.clients.log_reader import LogReader, Parted
 
 if TYPE_CHECKING:
-    from minikafka_simulator.cluster.broker import SimBroker
     from minikafka_simulator.ground.configured import ConfiguredCluster
 
 FETCH_BYTES = 1 << 20
@@ -40,22 +37,20 @@ Bounds = tuple[int, int]
 """(log start, end offset) as a leader tells them."""
 
 
-class _Reader(Client):
-    """Reads one partition. `end`: stop there, and call `finished`; None: follow for ever."""
+class _Reader(LogReader):
+    """Reads one partition. `end`: stop there; None: follow for ever."""
 
     world: ConfiguredCluster
+    fetch_bytes = FETCH_BYTES
+    timeout_s = REQUEST_TIMEOUT_S
+    unled_s = down_s = RETRY_BACKOFF_S
 
     def __init__(self, cluster: ConfiguredCluster, process: int, tp: TopicPartition, history: HistoryWriter) -> None:
-        super().__init__(cluster)
-        self.tp = tp
+        super().__init__(cluster, tp)
         self.process = process
         self.history = history
-        self.position = 0
         self.end: int | None = None
-        self.stopped = False
-        self._last_epoch = -1
         self._batch = 0
-        self._asked = 0
         self._asked_bounds = 0
 
     @property
@@ -64,85 +59,40 @@ class _Reader(Client):
 
     def place(self, offset: int) -> None:
         """Read from this offset on."""
-        self.position, self._last_epoch = offset, -1
+        self.put(offset)
         self.history.assign(self.process, *self.tp, offset)
 
     def ask_bounds(self, on_answer: Callable[[Bounds], None]) -> None:
         """Ask the leader for the ends of the log, once; an answer that comes after the next question is none."""
         leader, epoch = self.leader(self.tp)
-        tp = self.tp
         self._asked_bounds += 1
         number = self._asked_bounds
-
-        def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.gate.serve_bounds(tp, epoch, reply)
 
         def answered(answer: Any) -> None:
             start, end, _ = answer
             if not self.stopped and self._asked_bounds == number:
-                self.history.log_bounds(self.process, *tp, start, end)
+                self.history.log_bounds(self.process, *self.tp, start, end)
                 on_answer((start, end))
 
         if leader >= 0:
-            self.world.network.request(leader, serve, answered)
+            self.world.network.request(leader, self.bounds(epoch), answered)
 
-    def poll(self) -> None:
-        """Fetch, and go on fetching."""
-        if self.stopped or self.done:
-            return
-        self._asked += 1
-        number, position, last_epoch, tp = self._asked, self.position, self._last_epoch, self.tp
-        leader, epoch = self.leader(tp)
+    def refused(self, error: ErrorCode, parted: Parted | None) -> float:
+        """Go on at the end of what is there now where the position is wrong; whatever was lost, the final reader will tell."""
+        if parted is not None or error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.history.poll_failed(self.process, *self.tp, PARTED if parted is not None else error.name)
+            self.ask_bounds(lambda bounds: self.place(bounds[1]))
+        return RETRY_BACKOFF_S
 
-        def again() -> None:
-            if self._asked == number:
-                self.poll()
-
-        def later(seconds: float) -> None:
-            self.world.scheduler.at(seconds, again)
-
-        def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.gate.serve_reader(tp, epoch, position, last_epoch, FETCH_BYTES, reply)
-
-        def answered(answer: Any) -> None:
-            if self._asked != number or self.stopped:
-                return
-            error, records, parted = answer
-            if parted is not None or error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                self.history.poll_failed(self.process, *tp, PARTED if parted is not None else error.name)
-                self._place_again()
-                later(RETRY_BACKOFF_S)
-            elif error:
-                later(RETRY_BACKOFF_S)
-            elif records:
-                self._take(records)
-                later(0.0)
-            else:
-                later(IDLE_S)
-
-        if leader < 0:
-            later(RETRY_BACKOFF_S)
-            return
-        self.world.network.request(leader, serve, answered, lambda: later(RETRY_BACKOFF_S))
-        later(REQUEST_TIMEOUT_S)
-
-    def _take(self, records: bytes) -> None:
+    def took(self, raw: bytes) -> float:
+        if not raw:
+            return IDLE_S
         self._batch += 1
-        for whole in iterate_batches(records):
-            epoch = whole.header.partition_leader_epoch
-            for record in whole.records():
-                if record.offset >= self.position:
-                    value = unique_part(record.value)
-                    self.history.poll(self.process, self._batch, *self.tp, record.offset, value, epoch)
-                    self.position, self._last_epoch = record.offset + 1, epoch
-
-    def _place_again(self) -> None:
-        """Go on at the end of what is there now; whatever was lost, the final reader will tell."""
-
-        def placed(bounds: Bounds) -> None:
-            self.place(bounds[1])
-
-        self.ask_bounds(placed)
+        for header, _, record in self.read(raw):
+            value = unique_part(record.value)
+            epoch = header.partition_leader_epoch
+            self.history.poll(self.process, self._batch, *self.tp, record.offset, value, epoch)
+        return 0.0
 
 
 class SimTailReader:

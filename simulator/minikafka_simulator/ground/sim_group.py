@@ -15,7 +15,7 @@ from minikafka.groups.placement import OFFSETS_TOPIC
 from minikafka.groups.records import CommittedOffset
 from minikafka.groups.requests import CommitRequest, FetchResult, LeaveResult, MemberIdentity
 from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.records import Record, iterate_batches
+from minikafka.protocol.records import Record
 from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.load.clients import GroupSettings
@@ -23,11 +23,9 @@ from minikafka_chaos.load.load import MEMBER_PROCESS, unique_part
 from minikafka_chaos.record.history import HistoryWriter
 
 from minikafka_simulator.clients.group_client import RETRY_S, TIMEOUT_S, GroupClient
-from minikafka_simulator.clients.metadata_client import Client
-from minikafka_simulator.machine.network import Reply
+from minikafka_simulator.clients.log_reader import LogPosition
 
 if TYPE_CHECKING:
-    from minikafka_simulator.cluster.broker import SimBroker
     from minikafka_simulator.ground.configured import ConfiguredCluster
 
 REBALANCE_MS: Final = 300_000
@@ -35,6 +33,8 @@ REBALANCE_MS: Final = 300_000
 BEATS: Final = 3
 """Heartbeats in a session, as by default."""
 POLL_S: Final = 0.1
+NOWHERE: Final = -1
+"""The position of who does not know yet where to begin."""
 FETCH_BYTES: Final = 2_000
 """Few records, so that commits are often and a crash in between takes few."""
 COMMIT_TIMEOUT_S: Final = 10.0
@@ -42,19 +42,6 @@ TOPIC_S, LEAVE_S = 30.0, 10.0
 
 MakeTopic = Callable[[NewTopic], object]
 """Ask for a topic, once; whoever asks looks by himself whether it is there."""
-
-
-class _Place(Client):
-    """Where a member is in one partition."""
-
-    def __init__(self, world: ConfiguredCluster, tp: TopicPartition) -> None:
-        super().__init__(world)
-        self.tp = tp
-        self.offset = -1
-        self.last_epoch = -1
-
-    def put(self, offset: int) -> None:
-        self.offset, self.last_epoch = offset, -1
 
 
 class SimMember(GroupClient):
@@ -71,7 +58,7 @@ class SimMember(GroupClient):
         self._owner = group
         self._history = group.history
         self._settings = settings
-        self._places: dict[TopicPartition, _Place] = {}
+        self._places: dict[TopicPartition, LogPosition] = {}
         self._batch = 0
         self._beat_at = 0.0
         """When the next heartbeat is due, whatever else the coordinator hears: only its answer tells of a rebalance."""
@@ -89,7 +76,7 @@ class SimMember(GroupClient):
             if result.error is not ErrorCode.NONE:
                 self.refused(result.error)
                 return
-            self._places = {tp: _Place(self.world, tp) for tp in self.assigned}
+            self._places = {tp: LogPosition(self.world, tp, NOWHERE) for tp in self.assigned}
             for tp, committed in result.offsets.items():
                 if committed is not None:
                     self._put(self._places[tp], committed.offset)
@@ -104,24 +91,21 @@ class SimMember(GroupClient):
             TIMEOUT_S,
         )
 
-    def _put(self, place: _Place, offset: int) -> None:
+    def _put(self, place: LogPosition, offset: int) -> None:
         place.put(offset)
         self._history.assign(self.process, *place.tp, offset)
         self._owner.stands[place.tp] = offset
 
-    def _reset(self, place: _Place) -> None:
+    def _reset(self, place: LogPosition) -> None:
         """The reset policy: nothing is committed, or the log is not there."""
         leader, epoch = place.leader(place.tp)
-
-        def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.gate.serve_bounds(place.tp, epoch, reply)
 
         def answered(answer: Any) -> None:
             start, end, _ = answer
             self._put(place, start if self._settings.reset == "earliest" else end)
             self.go_on()
 
-        self.ask_broker(leader, serve, answered, self.go_on, TIMEOUT_S)
+        self.ask_broker(leader, place.bounds(epoch), answered, self.go_on, TIMEOUT_S)
 
     # -- reading, working, committing -----------------------------------------------------------------------------------
 
@@ -138,7 +122,7 @@ class SimMember(GroupClient):
             return
         self._batch += 1
         place = self._places[self.assigned[self._batch % len(self.assigned)]]
-        if place.offset < 0:
+        if place.position == NOWHERE:
             self._reset(place)
         else:
             self._poll(place)
@@ -146,11 +130,8 @@ class SimMember(GroupClient):
     def _beat_later(self) -> None:
         self._beat_at = self.world.now + self._session_ms / 1000 / BEATS
 
-    def _poll(self, place: _Place) -> None:
+    def _poll(self, place: LogPosition) -> None:
         leader, epoch = place.leader(place.tp)
-
-        def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.gate.serve_reader(place.tp, epoch, place.offset, place.last_epoch, FETCH_BYTES, reply)
 
         def answered(answer: Any) -> None:
             error, raw, parted = answer
@@ -161,21 +142,17 @@ class SimMember(GroupClient):
             else:
                 self.later(POLL_S, self.go_on)
 
-        self.ask_broker(leader, serve, answered, self.go_on, TIMEOUT_S)
+        self.ask_broker(leader, place.fetch(epoch, FETCH_BYTES), answered, self.go_on, TIMEOUT_S)
 
-    def _take(self, place: _Place, raw: bytes) -> list[Record]:
+    def _take(self, place: LogPosition, raw: bytes) -> list[Record]:
         found = []
-        for batch in iterate_batches(raw):
-            epoch = batch.header.partition_leader_epoch
-            for record in batch.records():
-                if record.offset >= place.offset:
-                    value = unique_part(record.value)
-                    self._history.poll(self.process, self._batch, *place.tp, record.offset, value, epoch)
-                    place.offset, place.last_epoch = record.offset + 1, epoch
-                    found.append(record)
+        for header, _, record in place.read(raw):
+            value, epoch = unique_part(record.value), header.partition_leader_epoch
+            self._history.poll(self.process, self._batch, *place.tp, record.offset, value, epoch)
+            found.append(record)
         return found
 
-    def _work_on(self, place: _Place, records: list[Record]) -> None:
+    def _work_on(self, place: LogPosition, records: list[Record]) -> None:
         def process(then: Callable[[], None]) -> None:
             for record in records:
                 self._history.process(self.process, *place.tp, record.offset, unique_part(record.value))
