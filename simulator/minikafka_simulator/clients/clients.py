@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.records import (
-    HEADER,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    BatchHeader,
-    Record,
-    build_batch,
-)
+from minikafka.protocol.records import BatchHeader
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_simulator.clients.log_reader import LogReader, Parted
 from minikafka_simulator.clients.metadata_client import Client
+from minikafka_simulator.clients.sequence_numbers import OUT_OF_SEQUENCE, SequenceNumbers
 from minikafka_simulator.clients.wrong_batches import as_sent
 from minikafka_simulator.machine.network import Reply
 
@@ -28,22 +20,6 @@ if TYPE_CHECKING:
 
 RETRY = 0.05
 TIMEOUT = 0.8
-OUT_OF_SEQUENCE = frozenset((ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH))
-"""The broker remembers something else of the producer, or nothing."""
-
-
-def batch_of(
-    values: Sequence[str],
-    now_ms: int,
-    producer_id: int = NO_PRODUCER_ID,
-    epoch: int = NO_PRODUCER_EPOCH,
-    sequence: int = NO_SEQUENCE,
-) -> tuple[bytes, int]:
-    """A batch with these values and its CRC, which leaders do not change: they stamp what lies outside it, and correct what a
-    client says wrongly (`wrong_batches.py`)."""
-    records = [Record(i, now_ms, None, value.encode()) for i, value in enumerate(values)]
-    batch = bytes(build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence))
-    return batch, BatchHeader._make(HEADER.unpack_from(batch)).crc
 
 
 class Producer(Client):
@@ -56,8 +32,7 @@ class Producer(Client):
         self.producer_id = producer_id
         self.tp = tp
         self.acks = acks
-        self.sequence = 0
-        self.epoch = 0
+        self.numbers = SequenceNumbers(producer_id)
         self.made = 0
         self.order = 0
         """The number of the last batch."""
@@ -86,14 +61,12 @@ class Producer(Client):
         self._send()
 
     def _build(self) -> None:
-        self.batch, self.crc = batch_of(self.values, self.world.now_ms, self.producer_id, self.epoch, self.sequence)
-        self.sequence += len(self.values)
+        self.batch, self.crc = self.numbers.build_of(self.values, self.world.now_ms)
 
     def _begin_anew(self, error: ErrorCode, by_leader: bool) -> None:
         """After a gap in the broker's memory of this producer: the next epoch, from sequence 0 (KIP-360)."""
         self.world.checker.clients.begins_anew(self, error.name, by_leader)
-        self.epoch += 1
-        self.sequence = 0
+        self.numbers.begin_anew()
         self._build()
         self._send()
 

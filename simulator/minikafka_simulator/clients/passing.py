@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from minikafka.protocol.records import NO_PRODUCER_ID
 from minikafka.protocol.types import TopicPartition
 
-from minikafka_simulator.clients.clients import batch_of
+from minikafka_simulator.clients.sequence_numbers import SequenceNumbers
 from minikafka_simulator.cluster.gate import Produced
 from minikafka_simulator.machine.network import Reply
 
@@ -31,7 +31,7 @@ class _Sent:
         self.tp = tp
         self.order = order
         self.values = values
-        self.data, self.crc = batch_of(values, now_ms)
+        self.data, self.crc = SequenceNumbers().build_of(values, now_ms)
         self.topic_id: bytes | None = None
         """Of the topic whose partition took it."""
 

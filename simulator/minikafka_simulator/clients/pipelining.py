@@ -19,8 +19,9 @@ from minikafka.log.producer_state import BATCHES_RETAINED
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 
-from minikafka_simulator.clients.clients import OUT_OF_SEQUENCE, RETRY, TIMEOUT, batch_of
+from minikafka_simulator.clients.clients import RETRY, TIMEOUT
 from minikafka_simulator.clients.metadata_client import Client
+from minikafka_simulator.clients.sequence_numbers import OUT_OF_SEQUENCE, SequenceNumbers
 from minikafka_simulator.clients.wrong_batches import as_sent, spoiled
 from minikafka_simulator.cluster.gate import Produced
 from minikafka_simulator.machine.network import Reply, Stream
@@ -106,8 +107,7 @@ class _Lane(Client):
         self.acks = producer.acks
         self.producer_id = producer.producer_id
         self.unanswered: list[_Batch] = []
-        self._epoch = 0
-        self._sequence = 0
+        self._numbers = SequenceNumbers(producer.producer_id)
         self._orders = 0
 
     def make(self) -> None:
@@ -122,14 +122,12 @@ class _Lane(Client):
                 self.world.checker.clients.sent(batch)
 
     def _number(self, batch: _Batch) -> None:
-        batch.data, batch.crc = batch_of(batch.values, self.world.now_ms, self.producer_id, self._epoch, self._sequence)
+        batch.data, batch.crc = self._numbers.build_of(batch.values, self.world.now_ms)
         batch.tried = False
-        self._sequence += len(batch.values)
 
     def _begin_anew(self, error: ErrorCode, by_leader: bool) -> None:
         self.world.checker.clients.begins_anew(self.unanswered[0], error.name, by_leader)
-        self._epoch += 1
-        self._sequence = 0
+        self._numbers.begin_anew()
         for batch in self.unanswered:
             self.world.checker.clients.sent_again.update(batch.values)
             self._number(batch)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minikafka.protocol.errors import ErrorCode, is_retriable
-from minikafka.protocol.records import Record, build_batch
+from minikafka.protocol.records import Record
 from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.load.load import (
     PURGE_WAIT_S,
@@ -31,6 +31,7 @@ from minikafka_chaos.load.load import (
 from minikafka_chaos.record.history import FAIL, INFO, OK, HistoryWriter
 
 from minikafka_simulator.clients.metadata_client import Client
+from minikafka_simulator.clients.sequence_numbers import OUT_OF_SEQUENCE, SequenceNumbers
 from minikafka_simulator.machine.network import Reply
 
 if TYPE_CHECKING:
@@ -46,9 +47,6 @@ TIMED_OUT, PURGED = "_MSG_TIMED_OUT", "_PURGE_INFLIGHT"
 
 REQUEST_TIMEOUT_S = REQUEST_TIMEOUT_MS / 1000
 RETRY_BACKOFF_S = RETRY_BACKOFF_MS / 1000
-
-NEW_EPOCH = frozenset((ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH))
-"""The broker has forgotten the producer: it begins anew (KIP-360)."""
 
 
 class _Pending(NamedTuple):
@@ -91,9 +89,7 @@ class _Lane(Client):
         self._flying: list[_Batch] = []
         self._in_flight_max = 1 if settings.idempotence else settings.max_in_flight
         self._lingering = False
-        self._producer_id = cluster.new_producer_id() if settings.idempotence else -1
-        self._epoch = 0
-        self._sequence = 0
+        self._numbers = SequenceNumbers(cluster.new_producer_id()) if settings.idempotence else SequenceNumbers()
 
     def add(self, value: str, key: bytes | None, payload: bytes) -> None:
         deadline = self.world.now + self._settings.delivery_timeout_ms / 1000
@@ -123,19 +119,7 @@ class _Lane(Client):
 
     def _build(self, batch: _Batch) -> None:
         records = [Record(i, self.world.now_ms, r.key, r.payload) for i, r in enumerate(batch.records)]
-        if self._settings.idempotence:
-            batch.data = bytes(
-                build_batch(
-                    records, producer_id=self._producer_id, producer_epoch=self._epoch, base_sequence=self._sequence
-                )
-            )
-            self._sequence += len(records)
-        else:
-            batch.data = bytes(build_batch(records))
-
-    def _begin_anew(self) -> None:
-        self._epoch += 1
-        self._sequence = 0
+        batch.data = self._numbers.build(records)
 
     # -- one batch --------------------------------------------------------------------------------------------------------
 
@@ -174,8 +158,8 @@ class _Lane(Client):
     def _answered(self, batch: _Batch, error: ErrorCode, offset: int) -> None:
         if not error:
             self._finish(batch, OK, None, offset)
-        elif error in NEW_EPOCH and self._settings.idempotence:
-            self._begin_anew()
+        elif error in OUT_OF_SEQUENCE and self._settings.idempotence:
+            self._numbers.begin_anew()
             self._build(batch)
             self._again(batch, error)
         elif is_retriable(error):
@@ -193,7 +177,7 @@ class _Lane(Client):
 
     def _expire(self, batch: _Batch, error: str = TIMED_OUT) -> None:
         if not batch.done:
-            self._begin_anew()  # whether its sequence numbers are used up, nobody knows
+            self._numbers.begin_anew()  # whether its sequence numbers are used up, nobody knows
             self._finish(batch, INFO, error)
 
     def _finish(self, batch: _Batch, outcome: str, error: str | None, offset: int | None = None) -> None:
