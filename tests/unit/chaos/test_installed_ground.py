@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, distributions, entry_points
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,8 @@ from minikafka_chaos.errors import NotSupported
 from minikafka_chaos.grounds import installed
 from minikafka_chaos.grounds.installed import GROUP, installed_ground
 from minikafka_chaos.matrix.results import code_digest
+
+from tools.container.entry_points import write
 
 
 @pytest.fixture(autouse=True)
@@ -65,3 +67,10 @@ def test_a_matrix_counts_anew_when_the_code_of_its_ground_has_changed(
     after = code_digest("simulation"), code_digest("processes")
     assert after[0] != before[0]
     assert after[1] == before[1]
+
+
+def test_images_have_the_same_grounds_as_the_wheel(tmp_path: Path) -> None:
+    """Their code is a folder, beside which the entry points are written down."""
+    write(Path(__file__).parents[3] / "pyproject.toml", tmp_path)
+    (image,) = distributions(path=[str(tmp_path)])
+    assert set(image.entry_points.select(group=GROUP)) == set(entry_points(group=GROUP)) != set()
