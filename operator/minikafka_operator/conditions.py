@@ -78,6 +78,7 @@ class ClusterReason(StrEnum):
     ACCEPTED = "Accepted"
     INVALID_SPEC = "InvalidSpec"
     INVALID_CONFIG = "InvalidConfig"
+    CERTIFICATE_UNUSABLE = "CertificateUnusable"
     OBJECT_REFUSED = "ObjectRefused"
     OBJECT_CONFLICT = "ObjectConflict"
     RACK_UNKNOWN = "RackUnknown"

@@ -18,6 +18,7 @@ from minikafka_kube.kinds import (
     POD,
     ROLE,
     ROLE_BINDING,
+    SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
     STATEFUL_SET,
@@ -29,7 +30,7 @@ from minikafka_kube.names import CLUSTER_LABEL, COMPONENT_LABEL, MANAGED_BY_LABE
 
 from minikafka_operator.objects import CONFIG_COMPONENT
 
-_PARTS: Final = (STATEFUL_SET, POD, CLAIM, SERVICE, BUDGET, NETWORK_POLICY, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)
+_PARTS: Final = (STATEFUL_SET, POD, CLAIM, SERVICE, BUDGET, NETWORK_POLICY, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, SECRET)
 
 logger = logging.getLogger(__name__)
 
