@@ -29,6 +29,8 @@ RENEW_CLUSTER_CA_ANNOTATION: Final = f"{GROUP}/renew-cluster-ca"
 """On a MiniKafkaCluster: any value that is not the last one asks for a new cluster CA."""
 RENEW_CLIENTS_CA_ANNOTATION: Final = f"{GROUP}/renew-clients-ca"
 """On a MiniKafkaCluster: the same for the clients CA."""
+RENEW_ANNOTATION: Final = f"{GROUP}/renew"
+"""On a MiniKafkaUser: the same for a new password or certificate."""
 RENEWED_ANNOTATION: Final = f"{GROUP}/renewed"
 """On a Secret: the value of the annotation that asked for what is in it."""
 SINCE_ANNOTATION: Final = f"{GROUP}/since"
@@ -36,6 +38,7 @@ SINCE_ANNOTATION: Final = f"{GROUP}/since"
 
 CLUSTER_FINALIZER: Final = f"{GROUP}/cluster"
 TOPIC_FINALIZER: Final = f"{GROUP}/topic"
+USER_FINALIZER: Final = f"{GROUP}/user"
 
 CLIENT_PORT: Final = 9092
 REPLICATION_PORT: Final = 9091

@@ -55,11 +55,11 @@ CONFIG_COMPONENT = "config"
 """Tells the settings' ConfigMap from the one in which brokers keep metadata, which changes all the time."""
 
 
-def owner_reference(name: str, uid: str) -> dict[str, Any]:
-    """Makes the garbage collector delete an object with its cluster."""
+def owner_reference(name: str, uid: str, kind: Kind = CLUSTER) -> dict[str, Any]:
+    """Makes the garbage collector delete an object with its cluster, or with its user."""
     return {
         "apiVersion": API_VERSION,
-        "kind": CLUSTER.name,
+        "kind": kind.name,
         "name": name,
         "uid": uid,
         "controller": True,

@@ -62,6 +62,7 @@ from minikafka_operator.obstacles import conflict
 from minikafka_operator.planner import OperatorSettings, plan
 from minikafka_operator.telemetry import OperatorTelemetry
 from minikafka_operator.topics import without_cluster
+from minikafka_operator.user_reconciler import UserReconciler
 
 REFUSED_RETRY_SECONDS: Final = 30.0
 """A refused object is tried again this often: a quota may have grown meanwhile."""
@@ -114,7 +115,9 @@ class ClusterReconciler:
         now: Callable[[], datetime],
         identity: str,
         leadership: Leadership | Alone,
+        users: UserReconciler | None = None,
     ) -> None:
+        self._users = users or UserReconciler(server, now, leadership)
         self._server = server
         self._settings = settings
         self._telemetry = telemetry
@@ -129,6 +132,7 @@ class ClusterReconciler:
         if observed is None:
             self._renewals.forget((namespace, name))
             changed = await self._without_cluster(namespace, name)
+            changed |= await self._users.without_cluster(namespace, name)
             return ReconcileResult("changed" if changed else "steady", gone=True)
         made = plan(observed, self._settings)
         acted = await self._act(observed, made.actions)
@@ -136,6 +140,9 @@ class ClusterReconciler:
         if refused is not None or acted.held_up:
             made = plan(observed, self._settings, refused, acted.held_up)
         await self._report(observed, made, {action.name for action in acted.done if isinstance(action, ReplacePod)})
+        again = await self._users.reconcile(observed)
+        if again is not None:
+            made = replace(made, retry_seconds=min(again, made.retry_seconds or again))
         if refused is not None:
             return ReconcileResult("refused", min(REFUSED_RETRY_SECONDS, made.retry_seconds or REFUSED_RETRY_SECONDS))
         retry = (

@@ -12,6 +12,10 @@ from tests.apiserver.control_plane import ControlPlane
 CONFIG = {"config": {"node.id": "3"}}
 HOST_PATH = {"flightRecorder": {"type": "HostPath"}}
 BALANCER = {"listeners": {"external": {"type": "LoadBalancer", "bootstrapNodePort": 31000}}}
+NO_TLS = {"listeners": {"internal": {"authentication": {"type": "tls"}}}}
+GIVEN_NO_TLS = {"listeners": {"external": {"type": "NodePort", "certificateSecret": {"name": "s"}}}}
+SCRAM = {"listeners": {"internal": {"authentication": {"type": "scram-sha-512"}}}}
+SIMPLE = {"authorization": {"type": "simple", "superUsers": ["CN=admin"]}}
 CLASH = {"listeners": {"external": {"type": "NodePort", "bootstrapNodePort": 31005, "firstBrokerNodePort": 31000}}}
 
 
@@ -49,6 +53,18 @@ class TestClusters:
             (HOST_PATH, "spec.flightRecorder.hostPath is needed with type HostPath"),
             (BALANCER, "spec.listeners.external.bootstrapNodePort and firstBrokerNodePort need type NodePort"),
             (CLASH, "spec.listeners.external.bootstrapNodePort must not be one of the brokers' ports"),
+            (NO_TLS, "spec.listeners.internal.authentication.type tls needs spec.listeners.internal.tls"),
+            (GIVEN_NO_TLS, "spec.listeners.external.certificateSecret needs spec.listeners.external.tls"),
+            ({"authorization": {"type": "opa"}}, "spec.authorization.type: Unsupported value"),
+            ({"authorization": {"type": "simple", "superUsers": ["a;User:b"]}}, "spec.authorization.superUsers[0]"),
+            (
+                {"clusterCa": {"validityDays": 30}},
+                "spec.clusterCa.renewalDays must be less than spec.clusterCa.validityDays",
+            ),
+            (
+                {"clientsCa": {"renewalDays": 1, "graceSeconds": 43200}},
+                "spec.clientsCa.graceSeconds must be less than half of spec.clientsCa.renewalDays",
+            ),
             ({"rack": {}}, "spec.rack.topologyKey: Required value"),
             (
                 {"brokers": {"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "1024Mi"}}}},
@@ -76,6 +92,10 @@ class TestClusters:
         [
             ({"storage": {"size": "2Gi"}}, {}, ""),  # 10Gi, the default, is more
             ({"storage": {"size": "2Gi"}}, {"storage": {"size": "2048Mi"}}, ""),
+            ({}, SCRAM, "spec.listeners: a cluster that was made without TLS"),
+            (SIMPLE, {}, "spec.listeners: a cluster that was made without TLS"),
+            ({}, {"listeners": {"internal": {"tls": False}}}, ""),
+            (SIMPLE, SCRAM, ""),
             ({}, {"storage": {"type": "Ephemeral"}}, "spec.storage.type cannot be changed"),
             ({}, {"storage": {"storageClassName": "a"}}, "spec.storage.storageClassName cannot be changed"),
             (
