@@ -89,7 +89,7 @@ def plan_users(
     secrets: Mapping[str, Object],
 ) -> list[UserPlan]:
     """What to do about each user. ``secrets``: those that there are under the names of users, whosever they are."""
-    first_come = sorted(users, key=lambda one: (_created(one), one["metadata"]["name"]))
+    first_come = sorted(users, key=_precedence)
     owners: dict[str, str] = {}
     for user in first_come:
         owners.setdefault(_principal(user), user["metadata"]["uid"])
@@ -220,8 +220,11 @@ def _forgotten(user: Object) -> WantedAccess:
     return WantedAccess(principal, "" if name.startswith("CN=") else name)
 
 
-def _created(user: Object) -> str:
-    return str(user["metadata"].get("creationTimestamp") or "")
+def _precedence(user: Object) -> tuple[str, bool, str]:
+    """Who came first is the user. Times are seconds: of two of one second, whoever is in force already."""
+    metadata = user["metadata"]
+    in_force = USER_FINALIZER in (metadata.get("finalizers") or ())
+    return str(metadata.get("creationTimestamp") or ""), not in_force, metadata["name"]
 
 
 def _difference(wanted: Object, found: Object) -> str:

@@ -149,6 +149,64 @@ class TestClusters:
         )
 
 
+ALICE: dict[str, Any] = {"clusterRef": {"name": "c"}, "authentication": {"type": "tls"}}
+
+
+def acls(resource: dict[str, str], **more: Any) -> dict[str, Any]:
+    rule = {"resource": resource, "operations": ["Read"], **more}
+    return {**ALICE, "authorization": {"type": "simple", "acls": [rule]}}
+
+
+class TestUsers:
+    @pytest.mark.parametrize(
+        ("spec", "says"),
+        [
+            ({"clusterRef": {"name": "c"}}, "spec.authentication: Required value"),
+            ({**ALICE, "authentication": {"type": "plain"}}, 'spec.authentication.type: Unsupported value: "plain"'),
+            ({**ALICE, "userName": "a=b"}, "spec.userName: Invalid value"),
+            ({**ALICE, "userName": "ANONYMOUS"}, "spec.userName cannot be ANONYMOUS"),
+            ({**ALICE, "userName": "x" * 65}, "spec.userName: Too long"),
+            (acls({"type": "topic"}), "spec.authorization.acls.resource.name is needed"),
+            (
+                acls({"type": "cluster", "name": "x"}),
+                "spec.authorization.acls.resource.name is needed, but with type cluster",
+            ),
+            (
+                acls({"type": "cluster", "patternType": "prefix"}),
+                "spec.authorization.acls.resource.patternType is for types",
+            ),
+            (acls({"type": "disk", "name": "x"}), "spec.authorization.acls[0].resource.type: Unsupported value"),
+            (acls({"type": "topic", "name": "x"}, operations=["Burn"]), "operations[0]: Unsupported value"),
+            (acls({"type": "topic", "name": "x"}, operations=[]), "operations: Invalid value"),
+            ({**ALICE, "quotas": {}}, ".spec.quotas: field not declared in schema"),
+        ],
+        ids=lambda value: json.dumps(value)[50:90] if isinstance(value, dict) else "",
+    )
+    def test_refused(self, plane: ControlPlane, namespace: str, spec: Any, says: str) -> None:
+        assert says in apply(plane, namespace, "MiniKafkaUser", "alice", spec)
+
+    @pytest.mark.parametrize(
+        ("after", "says"),
+        [
+            (acls({"type": "group", "name": "g", "patternType": "prefix"}, host="10.0.0.1", type="deny"), ""),
+            (acls({"type": "cluster"}), ""),
+            ({**ALICE, "authentication": {"type": "scram-sha-512"}}, "spec.authentication.type cannot be changed"),
+            ({**ALICE, "clusterRef": {"name": "d"}}, "spec.clusterRef.name cannot be changed"),
+            ({**ALICE, "userName": "bob"}, "spec.userName cannot be added or removed"),
+        ],
+        ids=lambda value: json.dumps(value)[50:90] if isinstance(value, dict) else "",
+    )
+    def test_changes(self, plane: ControlPlane, namespace: str, after: Any, says: str) -> None:
+        assert apply(plane, namespace, "MiniKafkaUser", "alice", ALICE) == ""
+        told = apply(plane, namespace, "MiniKafkaUser", "alice", after)
+        assert says in told and bool(says) == bool(told)
+
+    def test_names(self, plane: ControlPlane, namespace: str) -> None:
+        says = "metadata.name: the name of a user has at most 64 characters"
+        assert says in apply(plane, namespace, "MiniKafkaUser", "x" * 65, ALICE)
+        assert apply(plane, namespace, "MiniKafkaUser", "x" * 65, {**ALICE, "userName": "Alice_1"}) == ""
+
+
 class TestTopics:
     REF = {"clusterRef": {"name": "c"}}  # noqa: RUF012
 

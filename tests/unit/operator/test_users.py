@@ -340,6 +340,13 @@ class TestRefused:
         await users.looks()
         assert users.brokers.passwords == before, "what goes is not the user"
 
+    async def test_nobody_takes_the_place_of_a_user_of_the_same_second(self, users: Users) -> None:
+        users.apply("bob", **SCRAM)
+        await users.looks()
+        users.apply("a-bob", **SCRAM, userName="bob")
+        await users.looks()
+        assert users.condition("a-bob")[1] == "Duplicate" and users.condition("bob")[0] == "True"
+
     async def test_a_password_and_a_certificate_are_two_principals(self, users: Users) -> None:
         users.apply("alice", **SCRAM)
         users.apply("alice-tls", **CERTIFICATE, userName="alice")
