@@ -18,7 +18,7 @@ from minikafka_kube.names import RENEWED_ANNOTATION, SINCE_ANNOTATION
 from minikafka_kube.observed import annotations_of
 
 from minikafka_operator.api.security import CertificateAuthority
-from minikafka_operator.certificates import KeyPair, expiry, matches, new_authority, together
+from minikafka_operator.certificates import KeyPair, expiry, new_authority, signs, together
 
 CA_CERTIFICATE = "ca.crt"
 """In the Secret of certificates: all that are trusted."""
@@ -69,13 +69,13 @@ def authority_in(keys: Object | None) -> Authority | None:
     """The CA in a Secret; None where there is none, or what it has is of no use."""
     data = texts_in(keys)
     signing = KeyPair(data.get("ca.crt", ""), data.get("ca.key", ""))
-    if keys is None or not matches(signing):
+    if keys is None or not signs(signing):
         return None
     following = KeyPair(data.get("following.crt", ""), data.get("following.key", ""))
     annotations = annotations_of(keys)
     return Authority(
         signing,
-        following if matches(following) else None,
+        following if signs(following) else None,
         data.get("before.crt", ""),
         instant(annotations.get(SINCE_ANNOTATION)),
         annotations.get(RENEWED_ANNOTATION, ""),

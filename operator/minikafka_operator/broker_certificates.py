@@ -6,8 +6,9 @@ Names of Secrets are Strimzi's. What is there and still serves stays, so a look 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from minikafka_kube.instants import time_text
 from minikafka_kube.kinds import SECRET, SERVICE, Object
 from minikafka_kube.names import RENEW_CLIENTS_CA_ANNOTATION, RENEW_CLUSTER_CA_ANNOTATION
 from minikafka_kube.observed import ObservedCluster, annotations_of
@@ -33,7 +34,7 @@ from minikafka_operator.broker_security import (
     listener_file,
     listener_of,
 )
-from minikafka_operator.certificates import KeyPair, issued, matches, serves
+from minikafka_operator.certificates import KeyPair, expiry, issued, matches, serves
 from minikafka_operator.external import NODE_ADDRESS, Externals, bootstrap_external
 from minikafka_operator.objects import ResourceBuilder
 
@@ -70,6 +71,16 @@ def authorities_found(observed: ObservedCluster) -> Authorities | None:
     cluster = authority_in(own_secret(observed, observed.names.cluster_ca))
     clients = authority_in(own_secret(observed, observed.names.clients_ca))
     return Authorities(cluster, clients) if cluster and clients else None
+
+
+def certificates_status(authorities: Authorities) -> dict[str, Any]:
+    """What the cluster's status says of them."""
+    made: dict[str, Any] = {"renewing": authorities.renewing}
+    for name, authority in (("clusterCaExpires", authorities.cluster), ("clientsCaExpires", authorities.clients)):
+        until = expiry(authority.signing.certificate)
+        if until is not None:
+            made[name] = time_text(until)
+    return made
 
 
 def own_secret(observed: ObservedCluster, name: str) -> Object | None:

@@ -14,7 +14,7 @@ from typing import Final
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 ORGANIZATION: Final = "minikafka.dev"
@@ -22,6 +22,9 @@ ORGANIZATION: Final = "minikafka.dev"
 
 BACKDATED: Final = timedelta(minutes=5)
 """Certificates are valid from a little before they are made: clocks differ."""
+
+_SIGNING: Final = (ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey)
+"""Keys that sign with SHA-256."""
 
 _LATER: Final = timedelta(hours=1)
 
@@ -92,7 +95,7 @@ def issued(authority: KeyPair, subject: Subject, now: datetime, days: int) -> Ke
     """A certificate for both sides of TLS that the authority has signed, valid for no longer than that is."""
     signer = x509.load_pem_x509_certificate(authority.certificate.encode())
     signing = serialization.load_pem_private_key(authority.key.encode(), None)
-    assert isinstance(signing, ec.EllipticCurvePrivateKey)
+    assert isinstance(signing, _SIGNING), "see `signs`"
     key = ec.generate_private_key(ec.SECP256R1())
     until = min(now + timedelta(days=days), signer.not_valid_after_utc)
     made = _begun(subject.distinguished, signer.subject, key.public_key(), now, until)
@@ -132,6 +135,18 @@ def matches(pair: KeyPair) -> bool:
     except (ValueError, TypeError):
         return False
     return found is not None and found.public_key() == key.public_key()
+
+
+def signs(pair: KeyPair) -> bool:
+    """Return whether it is a CA with which others can be signed; somebody may have put another one in its place."""
+    found = _read(pair.certificate)
+    if found is None or not matches(pair):
+        return False
+    try:
+        is_authority = found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        return False
+    return is_authority and isinstance(serialization.load_pem_private_key(pair.key.encode(), None), _SIGNING)
 
 
 def expiry(certificate: str) -> datetime | None:

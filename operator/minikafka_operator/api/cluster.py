@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -461,6 +462,18 @@ class Bootstrap(Part):
     external: Annotated[str | None, Field(description="Outside of it.")] = None
 
 
+class CertificatesStatus(Part):
+    """The CAs."""
+
+    cluster_ca_expires: Annotated[
+        datetime | None, Field(description="Until when the cluster CA is valid that signs now.")
+    ] = None
+    clients_ca_expires: Annotated[
+        datetime | None, Field(description="Until when the clients CA is valid that signs now.")
+    ] = None
+    renewing: Annotated[bool | None, Field(description="Whether one of them is being renewed.")] = None
+
+
 class ClusterStatus(Part):
     """The cluster as it is, as far as the operator sees it."""
 
@@ -485,6 +498,9 @@ class ClusterStatus(Part):
         Quantity | None, Field(description="Capacity of the largest of the brokers' volumes, once there is one.")
     ] = None
     bootstrap: Annotated[Bootstrap | None, Field(description="What clients start from.")] = None
+    certificates: Annotated[
+        CertificatesStatus | None, Field(description="The CAs of a cluster with TLS, authentication or authorization.")
+    ] = None
     topics: Annotated[int | None, Field(description="Topics.")] = None
     partitions: Annotated[int | None, Field(description="Partitions of all topics.")] = None
     under_replicated_partitions: Annotated[

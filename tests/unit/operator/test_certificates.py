@@ -329,6 +329,14 @@ class TestAuthority:
         assert self.now(self.kept(again), GRACE - 1, "2") == again
         assert self.now(self.kept(again), GRACE, "2").signing == again.following
 
+    def test_the_status_says_until_when(self) -> None:
+        world = settled()
+        assert world.status["certificates"] == {
+            "clusterCaExpires": "2027-11-21T12:00:00Z",
+            "clientsCaExpires": "2027-11-21T12:00:00Z",
+            "renewing": False,
+        }
+
     def test_one_that_has_expired_waits_for_nothing(self) -> None:
         late = 400 * 86_400
         found = self.now(self.kept(self.now(None)), late)
@@ -348,6 +356,15 @@ class TestAuthority:
     def test_garbage_in_its_secret_is_none(self, garbage: str) -> None:
         assert authority_in({"metadata": {}, "data": {"ca.crt": garbage, "ca.key": garbage}}) is None
         assert not matches(KeyPair(garbage, garbage))
+
+    def test_what_signs_nothing_is_no_authority(self) -> None:
+        """Somebody has put it into the Secret: a CA of their own would do."""
+        signer = authority()
+        data = {"ca.crt": signer.certificate, "ca.key": signer.key}
+        assert authority_in({"metadata": {}, "data": encoded(data)}) == Authority(signer)
+        leaf = issued(signer, Subject("x"), BEGIN, 1)
+        data = {"ca.crt": leaf.certificate, "ca.key": leaf.key}
+        assert authority_in({"metadata": {}, "data": encoded(data)}) is None
 
 
 class TestServes:
