@@ -9,12 +9,14 @@ from typing import Any, ClassVar
 import pytest
 from minikafka.config import BrokerConfig
 from minikafka.config.properties import parse_properties
+from minikafka.security.principal import distinguished_name
 from minikafka.security.tls import TlsSettings, client_context, server_context
 from minikafka_kube.kinds import Object
 from minikafka_kube.names import CERTIFICATES_PATH, RENEW_CLIENTS_CA_ANNOTATION, RENEW_CLUSTER_CA_ANNOTATION
 from minikafka_operator.actions import Apply, Create, ReplacePod
 from minikafka_operator.api.security import CertificateAuthority
 from minikafka_operator.authorities import Authority, Renewal, authority_in, authority_now, encoded, texts_in
+from minikafka_operator.broker_certificates import authorities_found
 from minikafka_operator.certificates import KeyPair, Subject, expiry, issued, matches, new_authority, serves
 
 from .world import BEGIN, NAMES, World
@@ -23,6 +25,7 @@ TLS = {"listeners": {"internal": {"tls": True, "authentication": {"type": "tls"}
 GRACE = CertificateAuthority().grace_seconds
 NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, for which Python has no name."""
+BROKER = f"CN={NAMES.broker},O=minikafka.dev"
 HOST = NAMES.bootstrap_host
 
 
@@ -50,7 +53,7 @@ def store(bundle: str) -> dict[str, str]:
 
 
 def handshake(shown: str, trusted: str, host: str = HOST, clients: str = "", client: str = "") -> str:
-    """The principal's name of the client, as the broker sees it. Raises ssl.SSLError unless both believe each other."""
+    """The client's name as a broker reads it. Raises ssl.SSLError unless both believe each other."""
     broker = TlsSettings(**store(shown), truststore_certificates=clients, client_auth="required" if clients else "none")
     settings = TlsSettings(**(store(client) if client else {}), truststore_certificates=trusted)
     contexts = client_context(settings), server_context(broker)
@@ -64,8 +67,7 @@ def handshake(shown: str, trusted: str, host: str = HOST, clients: str = "", cli
             side.do_handshake()
         except ssl.SSLWantReadError:
             continue
-    found = there.getpeercert() or {}
-    return "".join(value for parts in found.get("subject", ()) for name, value in parts if name == "commonName")
+    return distinguished_name(there.getpeercert() or {})
 
 
 def authority(days: int = 3650) -> KeyPair:
@@ -80,8 +82,12 @@ class TestSecrets:
         user = issued(KeyPair(clients["ca.crt"], clients["ca.key"]), Subject("alice"), BEGIN, 3650).bundle
         shown = files["broker-0.pem"]
         for host in (HOST, "demo-bootstrap", "demo-broker-0.demo-brokers.ns.svc"):
-            assert handshake(shown, trusted, host, files["clients-ca.crt"], user) == "alice"
-        assert handshake(shown, trusted, clients=files["cluster-ca.crt"], client=files["broker-1.pem"]) == NAMES.broker
+            assert (
+                handshake(shown, trusted, host, files["clients-ca.crt"], user)
+                == Subject("alice").principal
+                == "CN=alice"
+            )
+        assert handshake(shown, trusted, clients=files["cluster-ca.crt"], client=files["broker-1.pem"]) == BROKER
         with pytest.raises(ssl.SSLError):
             handshake(shown, trusted, "demo-broker-1.demo-brokers.ns.svc", files["clients-ca.crt"], user)
 
@@ -137,6 +143,20 @@ class TestSecrets:
         assert pair.key not in repr(pair) and pair.key not in repr(Authority(pair))
         assert "PRIVATE" not in repr(world.status) and "PRIVATE" not in repr(world.events)
 
+    def test_pods_have_them_as_a_whole_volume(self) -> None:
+        """The kubelet never brings anything new into what is mounted by a path."""
+        pod = settled().pods[NAMES.pod(0)]["spec"]
+        (volume,) = (each for each in pod["volumes"] if each["name"] == "certificates")
+        assert volume["secret"] == {"secretName": NAMES.broker_certificates, "defaultMode": 0o440}
+        (mount,) = (each for each in pod["containers"][0]["volumeMounts"] if each["name"] == "certificates")
+        assert mount == {"name": "certificates", "mountPath": CERTIFICATES_PATH, "readOnly": True}
+
+    def test_a_ca_of_somebody_else_signs_nothing(self) -> None:
+        world = settled()
+        assert authorities_found(world.observed()) is not None
+        world.objects["Secret", NAMES.clients_ca]["metadata"]["ownerReferences"] = []
+        assert authorities_found(world.observed()) is None
+
     def test_somebody_elses_secret_is_left_alone(self) -> None:
         world = World(**TLS)
         theirs = world.stranger("Secret", NAMES.cluster_ca, data=encoded({"ca.key": "theirs"}))
@@ -165,7 +185,8 @@ class TestGivenCertificate:
         world = World(**self.SPEC)
         if data is not None:
             world.stranger("Secret", "given", data=encoded(data))
-        world.step()
+        for _ in range(4):
+            world.step()
         status, reason, message = world.condition("Accepted")
         assert (status, reason) == ("False", "CertificateUnusable")
         assert message.startswith(f"spec.listeners.internal.certificateSecret: Secret given {what}; allowed: ")
@@ -286,10 +307,7 @@ class TestRenewal:
             files = broker_files(world)
             for one, other in ((was, files), (files, was), (files, files)):
                 shown, trusted = one["broker-0.pem"], other["cluster-ca.crt"]
-                assert (
-                    handshake(shown, trusted, clients=one["cluster-ca.crt"], client=other["broker-1.pem"])
-                    == NAMES.broker
-                )
+                assert handshake(shown, trusted, clients=one["cluster-ca.crt"], client=other["broker-1.pem"]) == BROKER
             was = files
             world.now += timedelta(seconds=GRACE)
 

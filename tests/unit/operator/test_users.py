@@ -50,6 +50,7 @@ class Brokers:
         self.passwords: dict[str, str] = {}
         self.acls: set[Acl] = set()
         self.asked = 0
+        self.removed: list[str] = []
         self.silent = ""
         self.refuses = ""
         self.shown: list[ClientSecurity] = []
@@ -74,6 +75,7 @@ class Brokers:
             raise AdminError(self.refuses)
         self.acls = (self.acls | change.created) - change.deleted
         self.passwords.update([change.upserted] if change.upserted else [])
+        self.removed += [change.removed] if change.removed else []
         self.passwords.pop(change.removed, None)
 
 
@@ -339,6 +341,18 @@ class TestRefused:
         users.server.remove(USER, "other")
         await users.looks()
         assert users.brokers.passwords == before, "what goes is not the user"
+
+    async def test_the_second_of_two_users_goes_alone_whatever_it_was(self, users: Users) -> None:
+        """Both have come back from a backup, say."""
+        users.apply("alice", **SCRAM)
+        await users.looks()
+        before = dict(users.brokers.passwords)
+        users.apply("other", **SCRAM, userName="alice")
+        users.server.objects[USER.name, "other"]["metadata"]["finalizers"] = [USER_FINALIZER]
+        users.server.remove(USER, "other")
+        await users.looks()
+        assert (USER.name, "other") not in users.server.objects
+        assert users.brokers.passwords == before and not users.brokers.removed
 
     async def test_nobody_takes_the_place_of_a_user_of_the_same_second(self, users: Users) -> None:
         users.apply("bob", **SCRAM)
