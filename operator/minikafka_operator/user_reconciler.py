@@ -208,13 +208,16 @@ class UserReconciler:
         return answers
 
     def _security(self, observed: ObservedCluster, authorities: Authorities) -> ClientSecurity:
-        """As whom the operator comes: with a certificate that is made now, and is kept nowhere."""
+        """As whom the operator comes: with a certificate that is made now, and is kept nowhere. Raises NoAnswer."""
         now = self._now()
+        trusted = authorities.cluster.trusted(now)
+        if not trusted:  # without any, those of the system would be
+            raise NoAnswer("the cluster CA has expired, and the next one is being made")
         pair = issued(authorities.cluster.signing, operator_subject(observed.names), now, CERTIFICATE_DAYS)
         tls = TlsSettings(
             keystore_key=pair.key,
             keystore_certificate_chain=pair.certificate,
-            truststore_certificates=authorities.cluster.trusted(now),
+            truststore_certificates=trusted,
             endpoint_identification=False,  # a pod's address is in no certificate; only brokers' are of this CA
         )
         return ClientSecurity(tls)

@@ -432,6 +432,13 @@ class TestSecrecy:
         wanted = WantedAccess("User:alice", "alice", password, is_new=True)
         assert password not in repr(wanted) + repr(change_to(wanted, KnownAccess()))
 
+    async def test_the_operator_believes_nobody_once_the_ca_has_expired(self, users: Users) -> None:
+        users.world.wait(400 * 86_400)
+        users.apply("alice", **SCRAM)
+        await users.looks()
+        assert not users.brokers.shown
+        assert "the cluster CA has expired" in users.condition("alice")[2]
+
     async def test_the_operator_comes_as_itself(self, users: Users) -> None:
         users.apply("alice", **SCRAM)
         await users.looks()
