@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka_chaos.simulation.bugs.bug import Bug
+from minikafka_simulator.bugs.bug import Bug
 
 AGENT, GROUND = "chaos/minikafka_chaos/network", "chaos/minikafka_chaos/grounds/kubernetes_network.py"
 UNIT = "tests/unit/chaos/network/test_agent.py"

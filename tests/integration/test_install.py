@@ -33,6 +33,7 @@ PACKAGES = {
     "broker-image/minikafka/testing": ("testing", "chaos"),
     "chaos/minikafka_chaos": ("chaos", "kubernetes"),
     "chaos/minikafka_chaos/controller": ("chaos", "kubernetes", "operator"),
+    "simulator/minikafka_simulator": ("chaos",),
     "kube/minikafka_kube": ("operator",),
     "operator/minikafka_operator": ("operator",),
     "analytics/minikafka_analytics": ("analytics",),
@@ -40,7 +41,7 @@ PACKAGES = {
 """The packages of the wheel, and the extras that each may import from beside the base. What is inside another has its own."""
 
 EXTRAS = {
-    "chaos": ("minikafka_chaos",),
+    "chaos": ("minikafka_chaos", "minikafka_simulator"),
     "operator": ("minikafka_kube", "minikafka_operator"),
     "analytics": ("minikafka_analytics",),
 }

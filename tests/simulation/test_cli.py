@@ -11,10 +11,11 @@ from typing import NoReturn
 
 import pytest
 from minikafka.cli.main import main
-from minikafka_chaos.commands.simulate import ORDINARY, TAIL_LINES, excerpt
-from minikafka_chaos.simulation import world
-from minikafka_chaos.simulation.bugs import catalogue
-from minikafka_chaos.simulation.world import SECONDS_USUAL, Plan, simulate
+from minikafka_simulator.bugs import catalogue
+from minikafka_simulator.commands.simulate import ORDINARY, TAIL_LINES, excerpt
+from minikafka_simulator.faults.plan import SECONDS_USUAL, Plan
+from minikafka_simulator.schedules import world
+from minikafka_simulator.schedules.world import simulate
 
 from tests.forms import in_full
 

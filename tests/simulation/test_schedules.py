@@ -8,14 +8,19 @@ import sys
 from dataclasses import replace
 
 import pytest
-from minikafka_chaos.simulation import runs
-from minikafka_chaos.simulation.runs import Job, Totals, first_violation, run_job, run_seeds
-from minikafka_chaos.simulation.world import Plan, World, simulate
+from minikafka_simulator.faults.plan import Plan
+from minikafka_simulator.schedules import runs
+from minikafka_simulator.schedules.runs import Job, Totals, first_violation, run_job, run_seeds
+from minikafka_simulator.schedules.world import World, simulate
 
 from tests.forms import in_full
 
 SEEDS_EACH = 10
-RUN = "from minikafka_chaos.simulation.world import Plan, simulate; print(simulate(4, Plan(seconds=2)).digest)"
+RUN = """
+from minikafka_simulator.faults.plan import Plan
+from minikafka_simulator.schedules.world import simulate
+print(simulate(4, Plan(seconds=2)).digest)
+"""
 
 
 @pytest.mark.parametrize("first", [1, *in_full(range(11, 61, SEEDS_EACH))])

@@ -22,6 +22,7 @@ SOURCES = (
     "kube/minikafka_kube",
     "operator/minikafka_operator",
     "chaos/minikafka_chaos",
+    "simulator/minikafka_simulator",
     "analytics/minikafka_analytics",
 )
 
@@ -104,7 +105,7 @@ INSTEAD = {
 }
 """Words that no name has, and what to say instead."""
 
-NOT_YET = ("chaos/minikafka_chaos/simulation",)
+NOT_YET = ("simulator/minikafka_simulator",)
 """Rooms in which such names still stand."""
 
 KEPT = {
