@@ -27,7 +27,7 @@ from tests.e2e.objects import Object
 pytestmark = pytest.mark.full
 
 EXAMPLE = Path(__file__).parents[2] / "docs/guide/examples/secured.yaml"
-GRACE_SECONDS = 180
+GRACE_SECONDS = 150
 """Of each step of a renewal. A kubelet brings a changed Secret within some two minutes."""
 RENEWED_SECONDS_MAX = 4 * GRACE_SECONDS + 600
 OPERATOR_NAMESPACE = "minikafka-operator"
