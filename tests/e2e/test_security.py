@@ -99,7 +99,9 @@ def test_two_users_by_kubectl_alone(secured: BrokerCluster) -> None:
     client.log_in("alice")
     client.run("topic", "create", "orders-1", "--partitions", "3")
     client.run("produce", "orders-1", stdin="one\ntwo\n")
-    read = client.run("consume", "orders-1", "--offset", "earliest", "--until-end", "--timeout", "60")
+    group = ("--group", "orders-readers", "--from-beginning")
+    read = client.run("consume", "orders-1", *group, "--max-messages", "2", "--timeout", "60")
+    assert "AUTHORIZATION" in client.refused("consume", "orders-1", "--group", "elsewhere", "--timeout", "20").upper()
     assert sorted(read.split()) == ["one", "two"]
     assert "AUTHORIZATION" in client.refused("topic", "create", "elsewhere").upper()
     assert client.refused("produce", "elsewhere", "--timeout", "20", stdin="x\n")
