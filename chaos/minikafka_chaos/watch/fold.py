@@ -1,0 +1,144 @@
+"""Folds evidence into the state of a cluster: one function for each kind of it, whatever it was read from. No I/O.
+
+Events and metrics say it exactly. Between two of them some things follow from others: a follower copies its leader's log, so
+what it has got since has its leader's epochs; what was acknowledged by all is below the high watermark of the leader, and in
+the log of every member of the ISR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from minikafka.protocol.types import TopicPartition
+
+from minikafka_chaos.watch.event_rules import RULES
+from minikafka_chaos.watch.evidence import (
+    Acknowledgements,
+    Append,
+    BrokerEvent,
+    Evidence,
+    JournalLine,
+    Note,
+    ProcessCondition,
+    Scrape,
+)
+from minikafka_chaos.watch.journal_rules import JournalRules
+from minikafka_chaos.watch.logs import LogRules
+from minikafka_chaos.watch.sample_rules import take_scrape
+from minikafka_chaos.watch.state import (
+    BrokerKey,
+    Changes,
+    ClusterState,
+    Entity,
+    Key,
+    ReplicaKey,
+    WatchedCondition,
+    WatchedRecord,
+)
+
+RECORDS_KEPT_MAX = 64
+"""Values of so many records of a partition are kept: a story's all, of a load the last."""
+
+
+class Draft:
+    """A state, and what the evidence at hand changes in it."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.state = state
+        self.changes: dict[Key, Entity | None] = {}
+        self.logs = LogRules(self)
+
+    def put(self, key: Key, entity: Entity) -> None:
+        """Make this the newest word on it."""
+        if self.state.entities.get(key) != entity:
+            self.state.entities[key] = entity
+            self.changes[key] = entity
+
+    def drop(self, key: Key) -> None:
+        """Make it gone."""
+        if self.state.entities.pop(key, None) is not None:
+            self.changes[key] = None
+
+    def change_broker(self, broker: int, **fields: Any) -> None:
+        """Change fields of a broker."""
+        self.put(BrokerKey(broker), replace(self.state.broker(broker), **fields))
+
+    def change_partition(self, topic_partition: TopicPartition, **fields: Any) -> None:
+        """Change fields of a partition."""
+        self.put(topic_partition, replace(self.state.partition(topic_partition), **fields))
+
+    def change_replica(self, key: ReplicaKey, **fields: Any) -> None:
+        """Change fields of a replica."""
+        self.put(key, replace(self.state.replica(key), **fields))
+
+    def lead(self, topic_partition: TopicPartition, leader: int | None, leader_epoch: int, **fields: Any) -> None:
+        """Take a word on who leads, unless a newer one is known: of a leader that does not know of its successor."""
+        known = self.state.partition(topic_partition)
+        if leader_epoch < known.leader_epoch:
+            return
+        if leader_epoch == known.leader_epoch and fields.get("partition_epoch", -1) < known.partition_epoch:
+            fields = {}
+        self.change_partition(topic_partition, leader=leader, leader_epoch=leader_epoch, **fields)
+
+
+class Fold:
+    """Takes evidence in the order of its times, and keeps the state that follows from it."""
+
+    def __init__(self) -> None:
+        self.state = ClusterState()
+        self._journal = JournalRules()
+
+    def take(self, evidence: Evidence) -> Changes:
+        """Take one piece of evidence; what it changes."""
+        draft = Draft(self.state)
+        match evidence:
+            case BrokerEvent(event=event):
+                RULES.get(event, _nothing)(draft, evidence)
+            case JournalLine():
+                self._journal.take(draft, evidence)
+            case Scrape():
+                take_scrape(draft, evidence)
+            case Acknowledgements():
+                _acknowledge(draft, evidence)
+            case Append(broker=broker, topic_partition=where, end=end):
+                draft.logs.grow(ReplicaKey(*where, broker), end)
+            case ProcessCondition(broker=broker, condition=condition):
+                draft.change_broker(broker, condition=WatchedCondition(condition))
+            case Note():
+                pass
+        return draft.changes
+
+
+def _nothing(_draft: Draft, _event: BrokerEvent) -> None:
+    """Of most events nothing follows that is watched."""
+
+
+def _acknowledge(draft: Draft, acknowledged: Acknowledgements) -> None:
+    where = acknowledged.topic_partition
+    partition = draft.state.partition(where)
+    if partition.leader is None:
+        return
+    leader = ReplicaKey(*where, partition.leader)
+    draft.logs.grow(leader, acknowledged.end)
+    if acknowledged.by_all:
+        known = draft.state.replica(leader)
+        draft.change_replica(leader, high_watermark=max(known.high_watermark or 0, acknowledged.end))
+        for broker in _copied_to(draft.state, partition.isr or (), partition.leader):
+            draft.logs.grow(ReplicaKey(*where, broker), acknowledged.end)
+    if acknowledged.values:
+        epochs = draft.state.replica(leader)
+        records = {(each.offset, each.leader_epoch): each for each in partition.records}
+        for offset, value in acknowledged.values.items():
+            records[offset, epochs.epoch_at(offset)] = WatchedRecord(offset, epochs.epoch_at(offset), value)
+        draft.change_partition(where, records=tuple(records.values())[-RECORDS_KEPT_MAX:])
+
+
+def _copied_to(state: ClusterState, isr: Iterable[int], leader: int) -> list[int]:
+    """Return the followers that have what was acknowledged: not those that may have restarted since, and lost it."""
+    return [
+        broker
+        for broker in isr
+        if broker != leader and state.broker(broker).condition in (WatchedCondition.UP, WatchedCondition.PAUSED)
+    ]
