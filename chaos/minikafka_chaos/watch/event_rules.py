@@ -8,30 +8,30 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minikafka.protocol.types import TopicPartition
 
-from minikafka_chaos.watch.evidence import BrokerEvent
-from minikafka_chaos.watch.state import GroupKey, ReplicaKey, WatchedCondition
+from minikafka_chaos.watch.evidence import EventLine
+from minikafka_chaos.watch.state import GroupName, ReplicaKey, WatchedCondition
 
 if TYPE_CHECKING:
     from minikafka_chaos.watch.fold import Draft
 
-Rule = Callable[["Draft", BrokerEvent], None]
+Rule = Callable[["Draft", EventLine], None]
 LEADER, FOLLOWER = "leader", "follower"
 
 
-def _where(event: BrokerEvent) -> TopicPartition:
+def _where(event: EventLine) -> TopicPartition:
     return TopicPartition(str(event.topic), int(event.partition or 0))
 
 
-def _key(event: BrokerEvent) -> ReplicaKey:
+def _key(event: EventLine) -> ReplicaKey:
     return ReplicaKey(*_where(event), event.broker)
 
 
-def _number(event: BrokerEvent, name: str) -> int | None:
+def _number(event: EventLine, name: str) -> int | None:
     value = event.fields.get(name)
     return value if isinstance(value, int) else None
 
 
-def _epochs(event: BrokerEvent) -> dict[str, Any]:
+def _epochs(event: EventLine) -> dict[str, Any]:
     """The partition's fields that an event tells."""
     found: dict[str, Any] = {}
     if isinstance(isr := event.fields.get("isr"), list):
@@ -41,7 +41,7 @@ def _epochs(event: BrokerEvent) -> dict[str, Any]:
     return found
 
 
-def _lead(draft: Draft, event: BrokerEvent, leader: int | None) -> None:
+def _lead(draft: Draft, event: EventLine, leader: int | None) -> None:
     epoch = _number(event, "leader_epoch")
     draft.lead(_where(event), leader, -1 if epoch is None else epoch, **_epochs(event))
 
@@ -49,31 +49,31 @@ def _lead(draft: Draft, event: BrokerEvent, leader: int | None) -> None:
 # -- brokers -----------------------------------------------------------------------------------------------------------------
 
 
-def _starting(draft: Draft, event: BrokerEvent) -> None:
+def _starting(draft: Draft, event: EventLine) -> None:
     draft.change_broker(event.broker, condition=WatchedCondition.STARTING, controller=False, silent=False)
     for key in [key for key in draft.state.entities if isinstance(key, ReplicaKey) and key.broker == event.broker]:
         draft.change_replica(key, role=None)
 
 
-def _ready(draft: Draft, event: BrokerEvent) -> None:
+def _ready(draft: Draft, event: EventLine) -> None:
     draft.change_broker(event.broker, condition=WatchedCondition.UP)
 
 
-def _stopped(draft: Draft, event: BrokerEvent) -> None:
+def _stopped(draft: Draft, event: EventLine) -> None:
     draft.change_broker(event.broker, condition=WatchedCondition.DEAD, controller=False)
 
 
-def _controller_elected(draft: Draft, event: BrokerEvent) -> None:
+def _controller_elected(draft: Draft, event: EventLine) -> None:
     for broker in draft.state.brokers:
         draft.change_broker(broker, controller=False)
     draft.change_broker(event.broker, controller=True)
 
 
-def _controller_resigned(draft: Draft, event: BrokerEvent) -> None:
+def _controller_resigned(draft: Draft, event: EventLine) -> None:
     draft.change_broker(event.broker, controller=False)
 
 
-def _fenced(draft: Draft, event: BrokerEvent) -> None:
+def _fenced(draft: Draft, event: EventLine) -> None:
     if (target := _number(event, "target")) is not None:
         draft.change_broker(target, fenced=event.event == "broker_fenced")
 
@@ -81,15 +81,15 @@ def _fenced(draft: Draft, event: BrokerEvent) -> None:
 # -- partitions --------------------------------------------------------------------------------------------------------------
 
 
-def _leader_elected(draft: Draft, event: BrokerEvent) -> None:
+def _leader_elected(draft: Draft, event: EventLine) -> None:
     _lead(draft, event, _number(event, "leader"))
 
 
-def _offline(draft: Draft, event: BrokerEvent) -> None:
+def _offline(draft: Draft, event: EventLine) -> None:
     _lead(draft, event, None)
 
 
-def _became_leader(draft: Draft, event: BrokerEvent) -> None:
+def _became_leader(draft: Draft, event: EventLine) -> None:
     _lead(draft, event, event.broker)
     epoch, start = _number(event, "leader_epoch"), _number(event, "start_offset")
     key = _key(event)
@@ -101,7 +101,7 @@ def _became_leader(draft: Draft, event: BrokerEvent) -> None:
         draft.change_replica(ReplicaKey(*_where(event), broker), remote_end=None)
 
 
-def _became_follower(draft: Draft, event: BrokerEvent) -> None:
+def _became_follower(draft: Draft, event: EventLine) -> None:
     key = _key(event)
     # What its log has now it has from whom it followed before.
     if (end := _number(event, "log_end_offset")) is not None:
@@ -114,7 +114,7 @@ def _became_follower(draft: Draft, event: BrokerEvent) -> None:
     draft.change_replica(key, role=FOLLOWER, leader_epoch=epoch, high_watermark=mark, following=following)
 
 
-def _isr_changed(draft: Draft, event: BrokerEvent) -> None:
+def _isr_changed(draft: Draft, event: EventLine) -> None:
     _lead(draft, event, event.broker)
     if (end := _number(event, "log_end_offset")) is not None:
         draft.logs.grow(_key(event), end)
@@ -126,12 +126,12 @@ def _isr_changed(draft: Draft, event: BrokerEvent) -> None:
 # -- logs --------------------------------------------------------------------------------------------------------------------
 
 
-def _truncated(draft: Draft, event: BrokerEvent) -> None:
+def _truncated(draft: Draft, event: EventLine) -> None:
     if (end := _number(event, "to_offset")) is not None:
         draft.logs.end_at(_key(event), end)
 
 
-def _restarted(draft: Draft, event: BrokerEvent) -> None:
+def _restarted(draft: Draft, event: EventLine) -> None:
     if (start := _number(event, "to_offset")) is not None:
         key = _key(event)
         draft.logs.cut(key, draft.state.replica(key).log_start)
@@ -139,29 +139,29 @@ def _restarted(draft: Draft, event: BrokerEvent) -> None:
         draft.logs.end_at(key, start)
 
 
-def _recovered(draft: Draft, event: BrokerEvent) -> None:
+def _recovered(draft: Draft, event: EventLine) -> None:
     if (end := _number(event, "log_end_offset")) is not None:
         draft.logs.end_at(_key(event), end)
     if (point := _number(event, "recovery_point")) is not None:
         draft.change_replica(_key(event), flushed=point if end is None else min(point, end))
 
 
-def _unflushed_lost(draft: Draft, event: BrokerEvent) -> None:
+def _unflushed_lost(draft: Draft, event: EventLine) -> None:
     if (end := _number(event, "log_end_offset")) is not None:
         draft.logs.end_at(_key(event), end)
         draft.change_replica(_key(event), flushed=end, high_watermark=_number(event, "high_watermark"))
 
 
-def _start_advanced(draft: Draft, event: BrokerEvent) -> None:
+def _start_advanced(draft: Draft, event: EventLine) -> None:
     if (start := _number(event, "to_offset")) is not None:
         draft.logs.start_at(_key(event), start)
 
 
-def _replica_stopped(draft: Draft, event: BrokerEvent) -> None:
+def _replica_stopped(draft: Draft, event: EventLine) -> None:
     draft.drop(_key(event))
 
 
-def _topic_deleted(draft: Draft, event: BrokerEvent) -> None:
+def _topic_deleted(draft: Draft, event: EventLine) -> None:
     for key in list(draft.state.entities):
         if isinstance(key, TopicPartition | ReplicaKey) and key.topic == event.topic:
             draft.drop(key)
@@ -170,13 +170,13 @@ def _topic_deleted(draft: Draft, event: BrokerEvent) -> None:
 # -- groups ------------------------------------------------------------------------------------------------------------------
 
 
-def _rebalanced(draft: Draft, event: BrokerEvent) -> None:
+def _rebalanced(draft: Draft, event: EventLine) -> None:
     group = str(event.fields.get("group"))
-    draft.put(GroupKey(group), replace(draft.state.group(group), members=_number(event, "members")))
+    draft.put(GroupName(group), replace(draft.state.group(group), members=_number(event, "members")))
 
 
-def _group_deleted(draft: Draft, event: BrokerEvent) -> None:
-    draft.drop(GroupKey(str(event.fields.get("group"))))
+def _group_deleted(draft: Draft, event: EventLine) -> None:
+    draft.drop(GroupName(str(event.fields.get("group"))))
 
 
 RULES: Final[Mapping[str, Rule]] = {

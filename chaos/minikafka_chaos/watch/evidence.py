@@ -12,7 +12,7 @@ from minikafka_chaos.record.observe import Sample
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerEvent:
+class EventLine:
     """An event of a broker (docs/reference/events.md)."""
 
     time: float
@@ -54,7 +54,7 @@ class Acknowledgements:
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class LogGrowth:
     """A replica's log has grown up to an offset, as the simulation's trace tells."""
 
     time: float
@@ -82,4 +82,4 @@ class Note:
     text: str
 
 
-Evidence = BrokerEvent | JournalLine | Scrape | Acknowledgements | Append | ProcessCondition | Note
+Evidence = EventLine | JournalLine | Scrape | Acknowledgements | LogGrowth | ProcessCondition | Note

@@ -16,10 +16,10 @@ from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.watch.event_rules import RULES
 from minikafka_chaos.watch.evidence import (
     Acknowledgements,
-    Append,
-    BrokerEvent,
+    EventLine,
     Evidence,
     JournalLine,
+    LogGrowth,
     Note,
     ProcessCondition,
     Scrape,
@@ -94,7 +94,7 @@ class Fold:
         """Take one piece of evidence; what it changes."""
         draft = Draft(self.state)
         match evidence:
-            case BrokerEvent(event=event):
+            case EventLine(event=event):
                 RULES.get(event, _nothing)(draft, evidence)
             case JournalLine():
                 self._journal.take(draft, evidence)
@@ -102,7 +102,7 @@ class Fold:
                 take_scrape(draft, evidence)
             case Acknowledgements():
                 _acknowledge(draft, evidence)
-            case Append(broker=broker, topic_partition=where, end=end):
+            case LogGrowth(broker=broker, topic_partition=where, end=end):
                 draft.logs.grow(ReplicaKey(*where, broker), end)
             case ProcessCondition(broker=broker, condition=condition):
                 draft.change_broker(broker, condition=WatchedCondition(condition))
@@ -111,7 +111,7 @@ class Fold:
         return draft.changes
 
 
-def _nothing(_draft: Draft, _event: BrokerEvent) -> None:
+def _nothing(_draft: Draft, _event: EventLine) -> None:
     """Of most events nothing follows that is watched."""
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from minikafka_chaos.watch.evidence import (
     Acknowledgements,
-    BrokerEvent,
+    EventLine,
     Evidence,
     JournalLine,
     Note,
@@ -61,7 +61,7 @@ def line_of(evidence: Evidence) -> Line | None:
 
 def _line(evidence: Evidence) -> Line | None:
     match evidence:
-        case BrokerEvent(broker=broker, event=event):
+        case EventLine(broker=broker, event=event):
             return Line(f"broker {broker}", _event_text(evidence), _tone(evidence), event)
         case JournalLine(line=line):
             return _journal_line(line)
@@ -74,14 +74,14 @@ def _line(evidence: Evidence) -> Line | None:
     return None
 
 
-def _tone(event: BrokerEvent) -> str:
+def _tone(event: EventLine) -> str:
     unclean = event.fields.get("clean") is False
     if unclean and event.event in ("leader_elected", "log_recovered"):
         return BAD if event.event == "leader_elected" else WARNING
     return TONES.get(event.event, PLAIN)
 
 
-def _event_text(event: BrokerEvent) -> str:
+def _event_text(event: EventLine) -> str:
     where = (
         "" if event.topic is None else event.topic if event.partition is None else f"{event.topic}-{event.partition}"
     )

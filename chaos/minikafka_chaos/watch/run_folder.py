@@ -13,7 +13,7 @@ from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.record import history, journal
 from minikafka_chaos.record.observe import SAMPLES_FILE, Sample
-from minikafka_chaos.watch.evidence import Acknowledgements, BrokerEvent, Evidence, JournalLine, Scrape
+from minikafka_chaos.watch.evidence import Acknowledgements, EventLine, Evidence, JournalLine, Scrape
 from minikafka_chaos.watch.sample_rules import WATCHED
 
 ACKNOWLEDGEMENTS_MAX = 2_000
@@ -42,12 +42,12 @@ def read_run(folder: Path) -> list[Evidence]:
     return found
 
 
-def read_events(path: Path) -> Iterator[BrokerEvent]:
+def read_events(path: Path) -> Iterator[EventLine]:
     """Yield the events of a broker's log."""
     return (event for line in _objects(path) if (event := event_of(line)) is not None)
 
 
-def event_of(line: Mapping[str, Any]) -> BrokerEvent | None:
+def event_of(line: Mapping[str, Any]) -> EventLine | None:
     """Return the event of a line of a broker's log; None where it is none."""
     topic, partition = line.get("topic"), line.get("partition")
     if not isinstance(topic, str | None) or not isinstance(partition, int | None):
@@ -59,7 +59,7 @@ def event_of(line: Mapping[str, Any]) -> BrokerEvent | None:
             "event": str() as event,
             "fields": dict() as fields,
         }:
-            return BrokerEvent(time, broker, event, topic, partition, fields)
+            return EventLine(time, broker, event, topic, partition, fields)
     return None
 
 

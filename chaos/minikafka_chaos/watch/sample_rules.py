@@ -11,7 +11,7 @@ from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.record.observe import FOLLOWER, LEADER
 from minikafka_chaos.watch.evidence import Scrape
-from minikafka_chaos.watch.state import GroupKey, ReplicaKey, WatchedCondition
+from minikafka_chaos.watch.state import GroupName, ReplicaKey, WatchedCondition
 
 if TYPE_CHECKING:
     from minikafka_chaos.watch.fold import Draft
@@ -67,7 +67,7 @@ def take_scrape(draft: Draft, scrape: Scrape) -> None:
             draft.change_replica(key, remote_end=end - lag)
     for group, committed in groups.items():
         known = draft.state.group(group)
-        draft.put(GroupKey(group), replace(known, committed=tuple(sorted(committed.items()))))
+        draft.put(GroupName(group), replace(known, committed=tuple(sorted(committed.items()))))
 
 
 def _where(labels: Mapping[str, str]) -> TopicPartition:
@@ -75,7 +75,7 @@ def _where(labels: Mapping[str, str]) -> TopicPartition:
 
 
 def _take_members(draft: Draft, group: str, members: int) -> None:
-    draft.put(GroupKey(group), replace(draft.state.group(group), members=members))
+    draft.put(GroupName(group), replace(draft.state.group(group), members=members))
 
 
 def _take_broker(draft: Draft, broker: int, own: Mapping[str, int]) -> None:

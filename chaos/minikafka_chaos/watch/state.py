@@ -33,7 +33,7 @@ class ReplicaKey(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
 
-class GroupKey(NamedTuple):
+class GroupName(NamedTuple):
     """Names a consumer group."""
 
     group: str
@@ -125,7 +125,7 @@ class WatchedGroup:
     committed: tuple[tuple[TopicPartition, int], ...] = ()
 
 
-Key = BrokerKey | TopicPartition | ReplicaKey | GroupKey
+Key = BrokerKey | TopicPartition | ReplicaKey | GroupName
 Entity = WatchedBroker | WatchedPartition | WatchedReplica | WatchedGroup
 Changes = Mapping[Key, Entity | None]
 """What is otherwise than before; None: it is gone."""
@@ -162,7 +162,7 @@ class ClusterState:
 
     def group(self, group: str) -> WatchedGroup:
         """Return a consumer group."""
-        found = self.entities.get(GroupKey(group))
+        found = self.entities.get(GroupName(group))
         return found if isinstance(found, WatchedGroup) else WatchedGroup()
 
     @property
@@ -179,7 +179,7 @@ class ClusterState:
     @property
     def groups(self) -> list[str]:
         """The names of all consumer groups."""
-        return sorted(key.group for key in self.entities if isinstance(key, GroupKey))
+        return sorted(key.group for key in self.entities if isinstance(key, GroupName))
 
     def replicas(self, topic_partition: TopicPartition) -> list[tuple[int, WatchedReplica]]:
         """Return the replicas of a partition with their brokers, by broker."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from minikafka.protocol.types import TopicPartition
 from minikafka.telemetry.events import EVENTS, FIELDS
 
-from minikafka_chaos.watch.evidence import Append, BrokerEvent, Evidence, Note, ProcessCondition
+from minikafka_chaos.watch.evidence import EventLine, Evidence, LogGrowth, Note, ProcessCondition
 from minikafka_chaos.watch.state import WatchedCondition
 
 _LINE: Final = re.compile(r"\s*(?P<time>\d+\.\d{3}) (?P<rest>\S.*)")
@@ -57,11 +57,11 @@ def _evidence(time: float, text: str) -> Evidence:
         partition = None if found["partition"] == "None" else int(found["partition"])
         append = _APPEND.match(rest)
         if append is not None and partition is not None:
-            return Append(time, broker, TopicPartition(topic, partition), int(append["end"]))
+            return LogGrowth(time, broker, TopicPartition(topic, partition), int(append["end"]))
     event, _, fields = rest.partition(" ")
     if event not in EVENTS:
         return Note(time, text)
-    return BrokerEvent(time, broker, event, topic, partition, _fields(event, fields))
+    return EventLine(time, broker, event, topic, partition, _fields(event, fields))
 
 
 def _fields(event: str, text: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from minikafka.telemetry.events import EVENTS, FIELDS
 from minikafka_chaos.record.observe import Sample
-from minikafka_chaos.watch.evidence import BrokerEvent, Evidence, JournalLine, ProcessCondition, Scrape
+from minikafka_chaos.watch.evidence import EventLine, Evidence, JournalLine, ProcessCondition, Scrape
 
 FOLDER = Path(__file__).parents[3] / "simulation" / "golden"
 TOPIC, PARTITION = "t", 0
@@ -63,7 +63,7 @@ def read(name: str) -> Iterator[Block]:
             of_partition = EVENTS[found["event"]].partition
             where = (TOPIC, PARTITION) if of_partition else (None, None)
             fields = _fields(found["fields"])
-            block.evidence.append(BrokerEvent(time, int(found["broker"]), found["event"], *where, fields))
+            block.evidence.append(EventLine(time, int(found["broker"]), found["event"], *where, fields))
     yield block
 
 

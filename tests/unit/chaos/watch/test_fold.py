@@ -6,10 +6,10 @@ import pytest
 from minikafka.metadata.image import PartitionState
 from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.record.observe import Sample
-from minikafka_chaos.watch.evidence import Acknowledgements, BrokerEvent, JournalLine, Scrape
+from minikafka_chaos.watch.evidence import Acknowledgements, EventLine, JournalLine, Scrape
 from minikafka_chaos.watch.fold import Fold
+from minikafka_chaos.watch.recording import Recording
 from minikafka_chaos.watch.state import EpochStart, ReplicaKey, WatchedCondition
-from minikafka_chaos.watch.timeline import Timeline
 
 from tests.unit.chaos.watch import golden_trace
 from tests.unit.replication.cluster import Exchange, Replica, states
@@ -117,8 +117,8 @@ def test_the_golden_table_row_by_row() -> None:
     assert row() == (1, 1, 1, 1, 1)
 
 
-def event(broker: int, name: str, topic: str | None = "t", time: float = 0.0, **fields: object) -> BrokerEvent:
-    return BrokerEvent(time, broker, name, topic, None if topic is None else 0, fields)
+def event(broker: int, name: str, topic: str | None = "t", time: float = 0.0, **fields: object) -> EventLine:
+    return EventLine(time, broker, name, topic, None if topic is None else 0, fields)
 
 
 def led() -> Fold:
@@ -203,19 +203,19 @@ def test_a_check_that_held_tells_the_offset_it_waited_for() -> None:
 
 def test_a_deleted_topic_is_gone() -> None:
     fold = led()
-    fold.take(BrokerEvent(1.0, 1, "topic_deleted", "t", None, {}))
+    fold.take(EventLine(1.0, 1, "topic_deleted", "t", None, {}))
     assert fold.state.partitions == [] and fold.state.replicas(T0) == []
 
 
-def timeline(steps: int, steps_max: int | None = None) -> Timeline:
-    found = Timeline(steps_max)
+def recording(steps: int, steps_max: int | None = None) -> Recording:
+    found = Recording(steps_max)
     for number in range(steps):
         found.take(Scrape(float(number), 1, [Sample("minikafka_connections", {}, number)]))
     return found
 
 
 def test_every_step_can_be_gone_back_to() -> None:
-    watched = timeline(1000)
+    watched = recording(1000)
     assert [watched.state(steps).broker(1).connections for steps in (1, 255, 256, 257, 1000, 5)] == [
         0, 254, 255, 256, 999, 4,
     ]  # fmt: skip
@@ -224,7 +224,7 @@ def test_every_step_can_be_gone_back_to() -> None:
 
 
 def test_the_oldest_steps_are_forgotten_and_the_state_is_not() -> None:
-    watched = timeline(3000, steps_max=1024)
+    watched = recording(3000, steps_max=1024)
     assert len(watched.steps) <= 1024 and watched.forgotten + len(watched.steps) == 3000
     for steps in range(1, len(watched.steps) + 1):
         assert watched.state(steps).broker(1).connections == watched.forgotten + steps - 1

@@ -17,7 +17,7 @@ KEYFRAME_STEPS = 256
 """From one whole state that is kept to the next."""
 
 
-class Step(NamedTuple):
+class WatchedStep(NamedTuple):
     """Something that was seen: when, what a person is to read of it (None: offsets have moved), and what it changes."""
 
     time: float
@@ -25,11 +25,11 @@ class Step(NamedTuple):
     changes: Changes
 
 
-class Timeline:
+class Recording:
     """All steps, of which the oldest are forgotten where there are too many (`steps_max`)."""
 
     def __init__(self, steps_max: int | None = None) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[WatchedStep] = []
         self.forgotten = 0
         """Steps that are no longer there."""
         self._steps_max = steps_max
@@ -37,12 +37,12 @@ class Timeline:
         self._keyframes: list[dict[Key, Entity]] = [{}]
         """The states before the steps 0, 256, 512 and so on."""
 
-    def take(self, evidence: Evidence) -> Step | None:
+    def take(self, evidence: Evidence) -> WatchedStep | None:
         """Add what follows from a piece of evidence; None where nothing does."""
         changes, line = self._fold.take(evidence), line_of(evidence)
         if not changes and line is None:
             return None
-        step = Step(evidence.time, line, changes)
+        step = WatchedStep(evidence.time, line, changes)
         self.steps.append(step)
         if len(self.steps) % KEYFRAME_STEPS == 0:
             self._keyframes.append(dict(self._fold.state.entities))
