@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minikafka.protocol.types import TopicPartition
 
-from minikafka_chaos.watch.evidence import EventLine
+from minikafka_chaos.watch.acknowledgement_rules import take_acknowledgements
+from minikafka_chaos.watch.evidence import Acknowledgements, EventLine
 from minikafka_chaos.watch.state import GroupName, ReplicaKey, WatchedCondition
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 Rule = Callable[["Draft", EventLine], None]
 LEADER, FOLLOWER = "leader", "follower"
+ALL = -1
+"""The field `acks` of what every in-sync replica acknowledged."""
 
 
 def _where(event: EventLine) -> TopicPartition:
@@ -167,6 +170,14 @@ def _topic_deleted(draft: Draft, event: EventLine) -> None:
             draft.drop(key)
 
 
+def _acknowledged(draft: Draft, event: EventLine) -> None:
+    offset, records = _number(event, "offset"), _number(event, "records")
+    if offset is not None and records is not None and draft.state.partition(_where(event)).leader == event.broker:
+        by_all = event.fields.get("acks") == ALL
+        found = Acknowledgements(event.time, _where(event), offset + records, by_all, {}, records)
+        take_acknowledgements(draft, found)
+
+
 # -- groups ------------------------------------------------------------------------------------------------------------------
 
 
@@ -198,6 +209,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "log_recovered": _recovered,
     "unflushed_lost": _unflushed_lost,
     "log_start_advanced": _start_advanced,
+    "produce_acknowledged": _acknowledged,
     "replica_stopped": _replica_stopped,
     "topic_deleted": _topic_deleted,
     "group_rebalanced": _rebalanced,

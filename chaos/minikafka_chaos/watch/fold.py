@@ -7,12 +7,12 @@ the log of every member of the ISR.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from minikafka.protocol.types import TopicPartition
 
+from minikafka_chaos.watch.acknowledgement_rules import take_acknowledgements
 from minikafka_chaos.watch.event_rules import RULES
 from minikafka_chaos.watch.evidence import (
     Acknowledgements,
@@ -35,11 +35,7 @@ from minikafka_chaos.watch.state import (
     Key,
     ReplicaKey,
     WatchedCondition,
-    WatchedRecord,
 )
-
-RECORDS_KEPT_MAX = 64
-"""Values of so many records of a partition are kept: a story's all, of a load the last."""
 
 
 class Draft:
@@ -101,7 +97,7 @@ class Fold:
             case Scrape():
                 take_scrape(draft, evidence)
             case Acknowledgements():
-                _acknowledge(draft, evidence)
+                take_acknowledgements(draft, evidence)
             case LogGrowth(broker=broker, topic_partition=where, end=end):
                 draft.logs.grow(ReplicaKey(*where, broker), end)
             case ProcessCondition(broker=broker, condition=condition):
@@ -113,32 +109,3 @@ class Fold:
 
 def _nothing(_draft: Draft, _event: EventLine) -> None:
     """Of most events nothing follows that is watched."""
-
-
-def _acknowledge(draft: Draft, acknowledged: Acknowledgements) -> None:
-    where = acknowledged.topic_partition
-    partition = draft.state.partition(where)
-    if partition.leader is None:
-        return
-    leader = ReplicaKey(*where, partition.leader)
-    draft.logs.grow(leader, acknowledged.end)
-    if acknowledged.by_all:
-        known = draft.state.replica(leader)
-        draft.change_replica(leader, high_watermark=max(known.high_watermark or 0, acknowledged.end))
-        for broker in _copied_to(draft.state, partition.isr or (), partition.leader):
-            draft.logs.grow(ReplicaKey(*where, broker), acknowledged.end)
-    if acknowledged.values:
-        epochs = draft.state.replica(leader)
-        records = {(each.offset, each.leader_epoch): each for each in partition.records}
-        for offset, value in acknowledged.values.items():
-            records[offset, epochs.epoch_at(offset)] = WatchedRecord(offset, epochs.epoch_at(offset), value)
-        draft.change_partition(where, records=tuple(records.values())[-RECORDS_KEPT_MAX:])
-
-
-def _copied_to(state: ClusterState, isr: Iterable[int], leader: int) -> list[int]:
-    """Return the followers that have what was acknowledged: not those that may have restarted since, and lost it."""
-    return [
-        broker
-        for broker in isr
-        if broker != leader and state.broker(broker).condition in (WatchedCondition.UP, WatchedCondition.PAUSED)
-    ]

@@ -14,12 +14,15 @@ from minikafka_chaos.watch.evidence import (
     Note,
     ProcessCondition,
 )
+from minikafka_chaos.watch.state import is_internal
 
 TEXT_MAX = 400
-GOOD, BAD, WARNING, PLAIN = "good", "bad", "warning", "plain"
-FAULT = "fault"
+GOOD, BAD, WARNING, PLAIN, FAULT = "good", "bad", "warning", "plain", "fault"
+ORDINARY = "ordinary"
+"""Of what comes by the hundred while all is well: acknowledgements."""
 
 TONES: Final[Mapping[str, str]] = {
+    "produce_acknowledged": ORDINARY,
     "log_truncated": BAD,
     "log_restarted": BAD,
     "unflushed_lost": BAD,
@@ -51,6 +54,8 @@ class Line(NamedTuple):
     tone: str
     event: str | None = None
     """The name of a broker's event: what it means is declared with it."""
+    internal: bool = False
+    """Whether it is of a topic of the brokers' own, of which there are many partitions and little to be read."""
 
 
 def line_of(evidence: Evidence) -> Line | None:
@@ -62,11 +67,12 @@ def line_of(evidence: Evidence) -> Line | None:
 def _line(evidence: Evidence) -> Line | None:
     match evidence:
         case EventLine(broker=broker, event=event):
-            return Line(f"broker {broker}", _event_text(evidence), _tone(evidence), event)
+            internal = evidence.topic is not None and is_internal(evidence.topic)
+            return Line(f"broker {broker}", _event_text(evidence), _tone(evidence), event, internal)
         case JournalLine(line=line):
             return _journal_line(line)
         case Acknowledgements():
-            return Line("client", _acknowledged_text(evidence), PLAIN)
+            return Line("client", _acknowledged_text(evidence), PLAIN if evidence.values else ORDINARY)
         case ProcessCondition(broker=broker, text=text) if text:
             return Line(f"broker {broker}", text, FAULT)
         case Note(text=text):
@@ -144,5 +150,6 @@ def _plain(value: Any) -> str:
 
 
 def _shortened(text: str) -> str:
-    text = " ".join(text.split())
+    # What a client or a disk has brought in must not move the cursor of somebody's terminal.
+    text = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in " ".join(text.split()))
     return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 1]}…"

@@ -32,8 +32,10 @@ class LogRules:
         begin = replica.log_start if replica.log_end is None else replica.log_end
         if replica.log_end is not None and end <= begin:
             return
-        added = tuple(self._written(key, replica, begin, end))
-        self._draft.put(key, replace(replica, log_end=max(end, begin), epochs=_joined(replica.epochs, added)))
+        epochs = _joined(replica.epochs, tuple(self._written(key, replica, begin, end)))
+        end = max(end, begin)
+        cut_end = replica.cut_end if replica.cut_end is not None and replica.cut_end > end else None
+        self._draft.put(key, replace(replica, log_end=end, epochs=epochs, cut_end=cut_end))
 
     def cut(self, key: ReplicaKey, end: int) -> None:
         """Its log ends there; what it had above is gone."""
@@ -75,9 +77,11 @@ def cut_at(replica: WatchedReplica, end: int) -> WatchedReplica:
     def at_most(offset: int | None) -> int | None:
         return None if offset is None else min(offset, end)
 
+    before = max(replica.log_end or 0, replica.cut_end or 0)
     return replace(
         replica,
         log_end=end,
+        cut_end=before if before > end else None,
         epochs=tuple(each for each in replica.epochs if each.offset < end),
         log_start=min(replica.log_start, end),
         high_watermark=at_most(replica.high_watermark),

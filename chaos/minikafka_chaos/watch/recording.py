@@ -42,7 +42,8 @@ class Recording:
         changes, line = self._fold.take(evidence), line_of(evidence)
         if not changes and line is None:
             return None
-        step = WatchedStep(evidence.time, line, changes)
+        before = self.steps[-1].time if self.steps else evidence.time
+        step = WatchedStep(max(evidence.time, before), line, changes)  # of several clocks: none goes back
         self.steps.append(step)
         if len(self.steps) % KEYFRAME_STEPS == 0:
             self._keyframes.append(dict(self._fold.state.entities))

@@ -109,6 +109,8 @@ class WatchedReplica:
     log_end: int | None = None
     high_watermark: int | None = None
     flushed: int | None = None
+    cut_end: int | None = None
+    """Where its log ended before it was cut, until it has grown as long again: records from the log end up to here are gone."""
     remote_end: int | None = None
     """Its log end offset as its leader counts it, from what it has fetched."""
 
