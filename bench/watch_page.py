@@ -32,16 +32,6 @@ DRAWN = """new Promise((resolve) => { const look = () => document.querySelectorA
   ? requestAnimationFrame(look) : resolve(true); look(); })"""
 SPENT = ("TaskDuration", "ScriptDuration", "LayoutDuration", "RecalcStyleDuration")
 """Of Chromium's own figures: what the thread of the page does in all, and the parts of it."""
-FRAMES = """new Promise((resolve) => {
-  const found = [], end = performance.now() + %d;
-  let last = performance.now();
-  const frame = (now) => {
-    found.push(now - last);
-    last = now;
-    if (now < end) requestAnimationFrame(frame); else resolve(found);
-  };
-  requestAnimationFrame(frame);
-})"""
 DRAWN = """new Promise((resolve) => { const look = () => document.querySelectorAll('.lane').length < %d
   ? requestAnimationFrame(look) : resolve(true); look(); })"""
 SPENT = ("TaskDuration", "ScriptDuration", "LayoutDuration", "RecalcStyleDuration")

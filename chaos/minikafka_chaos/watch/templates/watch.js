@@ -84,7 +84,7 @@
       dress(card, `broker ${condition}`);
       write(state, condition);
       const facts = [broker.controller && "controller", broker.fenced && "fenced", broker.silent && condition !== "dead" && "metrics do not answer",
-        ...(broker.faults ?? []), broker.connections !== undefined && `${broker.connections} connections`].filter(Boolean);
+        ...(broker.faults ?? []), condition === "up" && broker.connections !== undefined && `${broker.connections} connection${broker.connections === 1 ? "" : "s"}`].filter(Boolean);
       write(more, facts.join(" · ") || "\u00a0");
     }
     const target = byId("target");
