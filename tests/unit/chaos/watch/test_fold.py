@@ -6,10 +6,10 @@ import pytest
 from minikafka.metadata.image import PartitionState
 from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.record.observe import Sample
-from minikafka_chaos.watch.evidence import Acknowledgements, EventLine, JournalLine, Scrape
+from minikafka_chaos.watch.evidence import Acknowledgements, EventLine, JournalLine, LogGrowth, Scrape
 from minikafka_chaos.watch.fold import Fold
 from minikafka_chaos.watch.recording import Recording
-from minikafka_chaos.watch.state import EpochStart, ReplicaKey, WatchedCondition
+from minikafka_chaos.watch.state import UNKNOWN_EPOCH, EpochStart, ReplicaKey, WatchedCondition
 
 from tests.unit.chaos.watch import golden_trace
 from tests.unit.replication.cluster import Exchange, Replica, states
@@ -170,6 +170,39 @@ def test_a_leader_of_the_past_does_not_take_the_partition_back() -> None:
     fold.take(event(1, "isr_shrunk", leader_epoch=3, partition_epoch=9, isr=[1], high_watermark=5, log_end_offset=5))
     partition = fold.state.partition(T0)
     assert (partition.leader, partition.leader_epoch, partition.isr) == (2, 4, (2,))
+
+
+def test_what_a_new_leader_had_copied_unseen_is_the_old_leaders() -> None:
+    """Nobody saw it grow; when it says so it leads already."""
+    fold = led()
+    fold.take(LogGrowth(0.5, 1, T0, 8))
+    fold.take(event(2, "leader_elected", leader=2, leader_epoch=4, partition_epoch=2, isr=[2], clean=True))
+    fold.take(event(2, "became_leader", leader_epoch=4, partition_epoch=2, start_offset=8, isr=[2], high_watermark=8))
+    assert fold.state.replica(ReplicaKey("t", 0, 2)).epochs[-2:] == (EpochStart(3, 5), EpochStart(4, 8))
+
+
+def test_epochs_above_a_cut_are_gone() -> None:
+    """KIP-101: a follower forgets the epochs of what it cuts off, and has its new leader's from there."""
+    fold = led()
+    fold.take(LogGrowth(0.5, 1, T0, 8))
+    fold.take(event(2, "became_leader", leader_epoch=4, partition_epoch=2, start_offset=6, isr=[2], high_watermark=6))
+    fold.take(LogGrowth(0.6, 2, T0, 9))
+    fold.take(
+        event(1, "became_follower", leader=2, leader_epoch=4, partition_epoch=2, log_end_offset=8, high_watermark=5)
+    )
+    fold.take(event(1, "log_truncated", from_offset=8, to_offset=4, records=4, leader_epoch=4))
+    replica = fold.state.replica(ReplicaKey("t", 0, 1))
+    assert (replica.log_end, replica.epochs, replica.high_watermark, replica.cut_end) == (
+        4,
+        (EpochStart(UNKNOWN_EPOCH, 0),),
+        4,
+        8,
+    )
+    fold.take(LogGrowth(0.7, 1, T0, 7))
+    assert fold.state.replica(ReplicaKey("t", 0, 1)).cut_end == 8
+    fold.take(LogGrowth(0.7, 1, T0, 9))
+    replica = fold.state.replica(ReplicaKey("t", 0, 1))
+    assert (replica.epochs[-2:], replica.cut_end) == ((EpochStart(3, 5), EpochStart(4, 6)), None)
 
 
 def test_a_fault_is_on_until_it_is_recovered() -> None:
