@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -82,8 +83,14 @@ def _replay(args: argparse.Namespace) -> int:
         return _serve(args, SharedRecording(title, recording, live=False), None)
     from minikafka_chaos.watch.terminal import WatchScreen
 
+    _need_terminal()
     WatchScreen(title, recording).run()
     return exits.OK
+
+
+def _need_terminal() -> None:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise exits.bad_input("standard input and output are no terminal; there are --web PORT, and for a run --html FILE")
 
 
 def _evidence(path: Path) -> list[Evidence]:
@@ -129,6 +136,7 @@ def _watch_live(args: argparse.Namespace) -> int:
     if args.web is None:
         from minikafka_chaos.watch.terminal import WatchScreen
 
+        _need_terminal()
         WatchScreen(title, recording, cluster, by_hand).run()
         return exits.OK
     from minikafka_chaos.watch.server import SharedRecording

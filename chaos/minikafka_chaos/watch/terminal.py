@@ -79,6 +79,7 @@ class WatchScreen(App[None]):
         Binding("i", "internal", "Internal topics"),
         Binding("a", "ordinary", "Acknowledgements"),
         Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit", show=False, priority=True),
     ]
     ENABLE_COMMAND_PALETTE = False
 

@@ -31,6 +31,7 @@ def run(tmp_path: Path) -> Path:
         (["RUN", "--web", "0", "--html", "FILE"], "--html: is written of a RUN_DIR"),
         (["RUN", "--web", "70000"], "--web: '70000' is no port; allowed: 0 to 65535"),
         (["RUN", "--web", "there"], "--web: 'there' is no port"),
+        (["RUN"], "standard input and output are no terminal; there are --web PORT"),
         (["nothing-here"], "is no run: it has no journal.jsonl"),
         (["--data", "nothing-here"], "--data: "),
         (["RUN", "--html", "no/such/folder/page.html"], "--html: no/such/folder/page.html: No such file or directory"),
