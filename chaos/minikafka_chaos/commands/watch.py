@@ -90,7 +90,9 @@ def _replay(args: argparse.Namespace) -> int:
 
 def _need_terminal() -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise exits.bad_input("standard input and output are no terminal; there are --web PORT, and for a run --html FILE")
+        raise exits.bad_input(
+            "standard input and output are no terminal; there are --web PORT, and for a run --html FILE"
+        )
 
 
 def _evidence(path: Path) -> list[Evidence]:
