@@ -17,7 +17,7 @@ from minikafka.local.ports import HOST
 
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.record import journal
-from minikafka_chaos.record.observe import SCRAPE_TIMEOUT_S, fetch, parse_metrics
+from minikafka_chaos.record.observe import STATUS_TIMEOUT_S, fetch, parse_metrics
 from minikafka_chaos.watch.evidence import Evidence, JournalLine, ProcessCondition, Scrape
 from minikafka_chaos.watch.run_folder import event_of
 from minikafka_chaos.watch.sample_rules import WATCHED
@@ -36,6 +36,8 @@ CONDITIONS = {
     "down": WatchedCondition.DEAD,
 }
 """What `LocalCluster.state` says."""
+ANSWER = ("up", "starting")
+"""The states in which metrics are to be had."""
 
 
 class GrowingFile:
@@ -131,10 +133,11 @@ class LiveCluster:
     def ask_brokers(self) -> list[Evidence]:
         """Return what all brokers say of themselves now, and which of their processes run; a few tenths of a second at most."""
         now = time.time()
-        scrapes = self._pool.map(lambda broker: self._scrape(now, broker), self.brokers)
-        conditions = self._pool.map(self._cluster.state, self.brokers)
+        states = dict(zip(self.brokers, self._pool.map(self._cluster.state, self.brokers), strict=True))
+        # Whoever is dead or hangs is not asked: waiting for it would hold up all others.
+        scrapes = self._pool.map(lambda broker: self._scrape(now, broker, states[broker] in ANSWER), self.brokers)
         found: list[Evidence] = []
-        for broker, state in zip(self.brokers, conditions, strict=True):
+        for broker, state in states.items():
             condition = CONDITIONS[state]
             if self._conditions.get(broker) != condition:
                 text = "" if broker not in self._conditions else f"its process is {condition.value}"
@@ -142,9 +145,11 @@ class LiveCluster:
             self._conditions[broker] = condition
         return [*found, *scrapes]
 
-    def _scrape(self, now: float, broker: int) -> Scrape:
+    def _scrape(self, now: float, broker: int, answers: bool) -> Scrape:
+        if not answers:
+            return Scrape(now, broker, None)
         try:
-            samples = parse_metrics(fetch(self._urls[broker], SCRAPE_TIMEOUT_S), tuple(WATCHED))
+            samples = parse_metrics(fetch(self._urls[broker], STATUS_TIMEOUT_S), tuple(WATCHED))
         except (OSError, ValueError):
             return Scrape(now, broker, None)
         return Scrape(now, broker, samples)
