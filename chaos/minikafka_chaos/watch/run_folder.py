@@ -17,7 +17,7 @@ from minikafka_chaos.watch.evidence import Acknowledgements, EventLine, Evidence
 from minikafka_chaos.watch.sample_rules import WATCHED
 
 ACKNOWLEDGEMENTS_MAX = 2_000
-"""Of more than these each is not shown by itself: a load's are put together, so that as many steps are made of them."""
+"""Of more than these each is not shown by itself: a load's are put together, so that about as many steps are made of them."""
 
 
 def read_run(folder: Path) -> list[Evidence]:
@@ -93,7 +93,8 @@ def put_together(found: Iterable[Acknowledgements]) -> Iterator[Acknowledgements
     """Make one of all acknowledgements of a partition that came in the same stretch of time."""
     found = list(found)
     first, last = found[0].time, max(each.time for each in found)
-    stretch = max((last - first) / ACKNOWLEDGEMENTS_MAX, 0.001)
+    partitions = len({each.topic_partition for each in found})
+    stretch = max((last - first) * partitions / ACKNOWLEDGEMENTS_MAX, 0.001)
     stretches: dict[tuple[int, TopicPartition], list[Acknowledgements]] = defaultdict(list)
     for each in found:
         stretches[int((each.time - first) / stretch), each.topic_partition].append(each)

@@ -2,7 +2,7 @@
 // comes from a cluster (names, reasons, records) becomes text, never HTML.
 "use strict";
 (() => {
-  const KEYFRAME = 256, KEPT = 20000, PARTITIONS_MAX = 8, ROWS_MAX = 120, AFTER_MAX = 30, CELL = 27, EDGE = 4, COLOURS = 6, STRIDE = 5, DIGITS = 1000;
+  const KEYFRAME = 256, KEPT = 20000, PARTITIONS_MAX = 8, ROWS_MAX = 120, AFTER_MAX = 30, CELL = 28, EDGE = 4, COLOURS = 6, STRIDE = 5, DIGITS = 1000;
   const NOTABLE = new Set(["good", "bad", "warning", "fault"]);
   const byId = (id) => document.getElementById(id);
   const el = (tag, className = "", text = "") => {
