@@ -39,6 +39,7 @@ TONE_STYLES = {
     "ordinary": "dim",
     "plain": "",
 }
+NOTABLE = ("good", "bad", "warning", "fault")
 CONDITION_STYLES = {"up": "green", "dead": "bold red", "paused": "yellow", "starting": "blue", "unknown": "dim"}
 VERB_KEYS: Mapping[str, tuple[str, str]] = {
     "k": ("kill", "Kill"),
@@ -71,6 +72,8 @@ class WatchScreen(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "step(-1)", "Back"),
         Binding("right", "step(1)", "On"),
+        Binding("shift+left", "notable(-1)", show=False),
+        Binding("shift+right", "notable(1)", show=False),
         Binding("space", "play", "Play"),
         Binding("home", "first", "First", show=False),
         Binding("end", "last", "Last"),
@@ -217,6 +220,17 @@ class WatchScreen(App[None]):
         """Go a step back or on."""
         self._playing = False
         self.go(self.at + way)
+
+    def action_notable(self, way: int) -> None:
+        """Go to the next step, or the last one, that a person should look at."""
+        self._playing = False
+        steps, at = self.recording.steps, self.at + way
+        while 0 < at < len(steps) and not self._is_notable(steps[at - 1]):
+            at += way
+        self.go(at)
+
+    def _is_notable(self, step: WatchedStep) -> bool:
+        return step.line is not None and step.line.tone in NOTABLE and self._shows(step.line)
 
     def action_first(self) -> None:
         """Go to the beginning."""

@@ -140,7 +140,7 @@
         if (offset >= end) dress(cell, "cell cut");
         else dress(cell, `cell ${colour(epoch)} ${committed !== undefined && offset < committed ? "committed" : "uncommitted"}`
           + (flushed === undefined ? "" : offset < flushed ? " flushed" : " unflushed"));
-        write(cell, (offset < end && values.get(`${offset}@${epoch}`)) || digits(offset));
+        write(cell, (offset < end && values.get(`${offset}@${epoch}`)) || (left > EDGE && offset % STRIDE ? "" : digits(offset)));
         const place = `${left + n * CELL}px`;
         if (cell.style.left !== place) cell.style.left = place;
       }
@@ -173,7 +173,9 @@
     }
     const kept = new Set(shown.map((each) => each.name));
     for (const [name, part] of lanes) if (!kept.has(name)) { part.section.remove(); lanes.delete(name); }
-    for (const { name, value } of shown) {
+    // A node that is put where it is already is laid out anew with all that is in it: each is moved only if it has to be.
+    const stands = (parent, place, node) => { if (parent.children[place] !== node) parent.insertBefore(node, parent.children[place] ?? null); };
+    for (const [place, { name, value }] of shown.entries()) {
       if (!lanes.has(name)) {
         const section = el("section", "partition"), head = el("div", "head"), title = el("h2", "", name), facts = el("span");
         head.append(title, facts);
@@ -184,19 +186,19 @@
       const led = value.leader !== undefined && value.leader >= 0;
       dress(part.facts, led ? "" : "offline");
       write(part.facts, `${led ? `leader ${value.leader}` : "no leader"} · leader epoch ${number(value.leader_epoch)} · partition epoch ${number(value.partition_epoch)} · ISR ${value.isr ? value.isr.join(", ") || "empty" : "unknown"}`);
-      byId("lanes").append(part.section);
+      stands(byId("lanes"), place, part.section);
       const width = Math.max((byId("lanes").clientWidth || 700) - 194, 120), most = Math.max(...mine.map(([, each]) => Math.max(each.log_end ?? 0, each.cut_end ?? 0)), 0);
       const least = Math.min(...mine.map(([, each]) => each.log_start ?? 0), most);
       let count = Math.floor((width - 2 * EDGE) / CELL), left = EDGE;
       if (most - least > count) { left = 78; count = Math.floor((width - left - EDGE) / CELL); }
-      // The window moves by some cells at once: what stays in its place is not painted anew.
+      // The window of a long log moves by some cells at once, and of so many one has its offset: laying out text is what takes time.
       const first = most - least > count ? Math.ceil((most - count) / STRIDE) * STRIDE : Math.min(least, most), values = new Map();
       for (const record of value.records ?? []) values.set(`${record.offset}@${record.leader_epoch}`, record.value);
       for (const [id, lane] of part.lanes) if (!mine.some(([other]) => other === id)) { lane.row.remove(); part.lanes.delete(id); }
       mine.forEach(([id, replica], place) => {
         if (!part.lanes.has(id)) part.lanes.set(id, new Lane());
         const lane = part.lanes.get(id);
-        if (part.section.children[place + 1] !== lane.row) part.section.insertBefore(lane.row, part.section.children[place + 1] ?? null);
+        stands(part.section, place + 1, lane.row);
         lane.show(id, replica, value, conditions.get(id), first, Math.min(count, most - first), left, values);
       });
     }

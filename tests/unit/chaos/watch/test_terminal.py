@@ -92,6 +92,12 @@ async def test_keys_go_through_a_recording() -> None:
         await pilot.press("left", "left", "left")
         await pilot.pause()
         assert "step 0 of 6" in shown(app, "now")
+        await pilot.press("right", "right", "shift+right")
+        await pilot.pause()
+        assert "step 6 of 6" in shown(app, "now")  # past who leads and what was acknowledged, to what was cut off
+        await pilot.press("shift+left")
+        await pilot.pause()
+        assert "step 2 of 6" in shown(app, "now")
 
 
 async def test_a_replay_plays_to_its_end_and_from_there_anew(monkeypatch: pytest.MonkeyPatch) -> None:
