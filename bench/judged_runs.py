@@ -25,14 +25,14 @@ from typing import Any
 
 from minikafka.protocol.records import iterate_batches
 from minikafka.protocol.types import TopicPartition
-from minikafka_chaos.grounds.simulation import SimulationGround
 from minikafka_chaos.load.load import unique_part
 from minikafka_chaos.record.history import OK, SEND, read_history
 from minikafka_chaos.run.runner import run_scenario
 from minikafka_chaos.scenario.scenario import Scenario, parse_scenario
-from minikafka_chaos.simulation.bugs.catalogue import BUG_SEEDS, with_bug_seed
 from minikafka_chaos.verdict.anomalies import LOSS, AnomalyKind
 from minikafka_chaos.verdict.verdict import Verdict
+from minikafka_simulator.bugs.catalogue import BUG_SEEDS, with_bug_seed
+from minikafka_simulator.ground.ground import SimulationGround
 
 TOPIC = "judged"
 PARTITIONS = 2

@@ -26,9 +26,9 @@ from minikafka_chaos.scenario import fault_tables, variants
 from minikafka_chaos.scenario.page import page as scenarios_page
 from minikafka_chaos.scenario.scenario import Scenario
 from minikafka_chaos.session.docs import openapi_page, verb_table
-from minikafka_chaos.simulation.docs import bug_table, invariant_table
 from minikafka_kube.crds import as_text
 from minikafka_operator import crds as operator_crds
+from minikafka_simulator.commands.docs import bug_table, invariant_table
 from pydantic import BaseModel
 
 from tests.adversary import results as planted_bugs

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-CODE = ("broker-image/minikafka", "chaos/minikafka_chaos")
+CODE = ("broker-image/minikafka", "chaos/minikafka_chaos", "simulator/minikafka_simulator")
 TESTS = ("tests",)
-SEEDS_MODULES = tuple(f"chaos/minikafka_chaos/simulation/bugs/{name}.py" for name in ("rules", "replication"))
+SEEDS_MODULES = tuple(f"simulator/minikafka_simulator/bugs/{name}.py" for name in ("rules", "replication"))
 """Those whose bug seeds break a rule that a test shows by itself."""
 
 RULES = {
@@ -174,7 +174,7 @@ def _count(by_file: dict[str, list[str]]) -> int:
 
 
 def _link(file: str) -> str:
-    short = file.removeprefix("broker-image/").removeprefix("chaos/").removeprefix("tests/")
+    short = file.removeprefix("broker-image/").removeprefix("chaos/").removeprefix("simulator/").removeprefix("tests/")
     return f"[{short}](../../{file})"
 
 

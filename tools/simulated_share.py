@@ -51,7 +51,7 @@ def measure(seeds: range) -> list[Share]:
     counter.exclude(r"^\s*\.\.\.$")
     counter.start()
     try:
-        from minikafka_chaos.simulation.world import simulate
+        from minikafka_simulator.schedules.world import simulate
 
         for seed in seeds:
             result = simulate(seed)

@@ -10,8 +10,8 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from minikafka_chaos.simulation.bugs.bug import Bug, Drifted
-from minikafka_chaos.simulation.bugs.catalogue import BUG_SEEDS
+from minikafka_simulator.bugs.bug import Bug, Drifted
+from minikafka_simulator.bugs.catalogue import BUG_SEEDS
 
 from tests.adversary import results
 from tests.adversary.bugs import BUGS

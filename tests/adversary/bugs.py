@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from minikafka_chaos.simulation.bugs.bug import Bug
+from minikafka_simulator.bugs.bug import Bug
 
 from tests.adversary.chaos_bugs import CHAOS
 from tests.adversary.core_bugs import CORE

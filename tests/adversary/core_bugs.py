@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka_chaos.simulation.bugs.bug import Bug
+from minikafka_simulator.bugs.bug import Bug
 
 from tests.adversary.planting import same_as
 

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from minikafka_chaos.simulation.bugs.bug import Bug
+from minikafka_simulator.bugs.bug import Bug
 
 from tests.adversary.planting import Copy
 from tests.adversary.results import Found

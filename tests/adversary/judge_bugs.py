@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka_chaos.simulation.bugs.bug import Bug
+from minikafka_simulator.bugs.bug import Bug
 
 VERIFIER, SPARK = "chaos/minikafka_chaos", "analytics/minikafka_analytics"
 CASES = "tests/unit/chaos/test_cases.py"

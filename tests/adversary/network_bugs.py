@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka_chaos.simulation.bugs.bug import Bug
+from minikafka_simulator.bugs.bug import Bug
 
 AGENT, GROUND = "chaos/minikafka_chaos/network", "chaos/minikafka_chaos/grounds/kubernetes_network.py"
 UNIT = "tests/unit/chaos/network/test_agent.py"
@@ -65,7 +65,7 @@ NETWORK = (
         "            if peer != CLIENTS:\n                at.setdefault(peer, []).append(broker)\n", "",
         (GROUND_TESTS,)),
     Bug("n16", "the controller heals without the network agents", "Healing", "chaos/minikafka_chaos/controller/reconciler.py",
-        "                    if has_links(o.status, pod):\n", "                    if not pod.name:\n",
+        "                    if has_links(seen.status, pod):\n", "                    if not pod.name:\n",
         (CONTROLLER,)),
     Bug("n17", "an experiment begins although a broker's node has no network agent", "Admission", GROUND,
         "        if node and node not in ready:\n", "        if node and not ready:\n",

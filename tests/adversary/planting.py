@@ -1,6 +1,6 @@
 """Plants bugs in a copy of the source.
 
-A bug seed of the simulator is the same kind of row (:mod:`minikafka_chaos.simulation.bugs`): `same_as` has both use one.
+A bug seed of the simulator is the same kind of row (:mod:`minikafka_simulator.bugs`): `same_as` has both use one.
 ``tests/unit/adversary`` sees that each can still be planted.
 """
 
@@ -9,11 +9,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from minikafka_chaos.simulation.bugs.bug import SOURCE, Bug, Drifted, planted_texts
-from minikafka_chaos.simulation.bugs.catalogue import BUG_SEEDS
+from minikafka_simulator.bugs.bug import SOURCE, Bug, Drifted, planted_texts
+from minikafka_simulator.bugs.catalogue import BUG_SEEDS
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("broker-image", "kube", "operator", "chaos", "analytics", "tests", "bench", "docs")
+COPIED = ("broker-image", "kube", "operator", "chaos", "simulator", "analytics", "tests", "bench", "docs")
 """What a copy needs so that tests run in it."""
 COPIED_FILES = ("pyproject.toml",)
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*_cache", "node_modules")

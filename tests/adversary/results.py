@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from minikafka_chaos.simulation.bugs.bug import Bug
+from minikafka_simulator.bugs.bug import Bug
 
 from tests.adversary.bugs import BUGS
 from tests.adversary.planting import ROOT

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from minikafka_chaos.simulation.bugs.bug import Bug
+from minikafka_simulator.bugs.bug import Bug
 
 from tests.adversary.planting import is_of_the_broker, is_simulated
 
@@ -27,7 +27,7 @@ FOLDERS = {
     WIRE: (WIRE_TESTS,),
     JUDGES: ("tests/unit/chaos", "tests/unit/analytics"),
 }
-PACKAGES = ("broker-image", "kube", "operator", "chaos", "analytics")
+PACKAGES = ("broker-image", "kube", "operator", "chaos", "simulator", "analytics")
 OTHERS = ("COVERAGE_", "COV_", "PYTEST_")
 """Variables of a test run that this one is part of: the copy's lines are not to be counted there."""
 FIRST_SEED = 900_000
@@ -57,7 +57,7 @@ def environment(copy: Path) -> dict[str, str]:
 
 def check_imports(copy: Path) -> None:
     """That Python takes the packages from the copy. Raises Broken."""
-    names = "minikafka", "minikafka_chaos"
+    names = "minikafka", "minikafka_chaos", "minikafka_simulator"
     code = f"import {', '.join(names)}; print({', '.join(f'{name}.__file__' for name in names)})"
     _, output = run(copy, [sys.executable, "-c", code])
     if not all(Path(path).is_relative_to(copy) for path in output.split()):

@@ -34,6 +34,7 @@ PACKAGES = {
     "chaos/minikafka_chaos": ("chaos", "kubernetes"),
     "chaos/minikafka_chaos/controller": ("chaos", "kubernetes", "operator"),
     "chaos/minikafka_chaos/watch": ("chaos", "watch"),
+    "simulator/minikafka_simulator": ("chaos",),
     "kube/minikafka_kube": ("operator",),
     "operator/minikafka_operator": ("operator",),
     "analytics/minikafka_analytics": ("analytics",),
@@ -41,7 +42,7 @@ PACKAGES = {
 """The packages of the wheel, and the extras that each may import from beside the base. What is inside another has its own."""
 
 EXTRAS = {
-    "chaos": ("minikafka_chaos",),
+    "chaos": ("minikafka_chaos", "minikafka_simulator"),
     "operator": ("minikafka_kube", "minikafka_operator"),
     "analytics": ("minikafka_analytics",),
 }

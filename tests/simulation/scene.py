@@ -12,10 +12,11 @@ from typing import Any, NoReturn
 import pytest
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.partition import Partition
-from minikafka_chaos.simulation.broker import SimBroker
-from minikafka_chaos.simulation.checker import Violation
-from minikafka_chaos.simulation.mirror import Identity
-from minikafka_chaos.simulation.world import Plan, World
+from minikafka_simulator.checks.account import Violation
+from minikafka_simulator.checks.mirror import Identity
+from minikafka_simulator.cluster.broker import SimBroker
+from minikafka_simulator.faults.plan import Plan
+from minikafka_simulator.schedules.world import World
 
 FOUND = "found"
 PIPE_BYTES = 60_000

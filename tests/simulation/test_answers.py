@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka_chaos.simulation.processes.answers import KEPT, NEVER, LeaderEpochs
+from minikafka_simulator.cluster.answers import KEPT, NEVER, LeaderEpochs
 
 KEY = (b"i" * 16, 0)
 

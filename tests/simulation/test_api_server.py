@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from minikafka.kubernetes.api import CONFIG_MAP, TOPIC, Kind
-from minikafka_chaos.simulation.api_server import NAMESPACE, SimApiError, SimApiServer, SimWatchEvent
+from minikafka_simulator.stores.api_server import NAMESPACE, SimApiError, SimApiServer, SimWatchEvent
 
 
 class Server:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from minikafka_chaos.simulation.bugs.catalogue import BUG_SEEDS
-from minikafka_chaos.simulation.docs import caught_by
-from minikafka_chaos.simulation.invariants import INVARIANTS
-from minikafka_chaos.simulation.runs import first_violation
+from minikafka_simulator.bugs.catalogue import BUG_SEEDS
+from minikafka_simulator.checks.invariants import INVARIANTS
+from minikafka_simulator.commands.docs import caught_by
+from minikafka_simulator.schedules.runs import first_violation
 
 from tests.forms import in_full
 
@@ -180,7 +180,7 @@ SLOW = {
     "keep-closed-log",
     "hear-old-incarnation",
 }
-"""Mistakes that need a rare constellation; `python -m minikafka_chaos.simulation.docs` searches for them."""
+"""Mistakes that need a rare constellation; `python -m minikafka_simulator.commands.docs` searches for them."""
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,11 @@ from typing import NoReturn
 
 import pytest
 from minikafka.cli.main import main
-from minikafka_chaos.commands.simulate import ORDINARY, TAIL_LINES, excerpt
-from minikafka_chaos.simulation import world
-from minikafka_chaos.simulation.bugs import catalogue
-from minikafka_chaos.simulation.world import SECONDS_USUAL, Plan, simulate
+from minikafka_simulator.bugs import catalogue
+from minikafka_simulator.commands.simulate import ORDINARY, TAIL_LINES, excerpt
+from minikafka_simulator.faults.plan import SECONDS_USUAL, Plan
+from minikafka_simulator.schedules import world
+from minikafka_simulator.schedules.world import simulate
 
 from tests.forms import in_full
 
@@ -23,7 +24,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 def test_green_seeds_print_speed_and_counts(capsys: Capture) -> None:
-    assert main(["simulate", "--seeds", "1..3", "--workers", "1"]) == 0
+    assert main(["simulate", "--seeds", "1..3", "--workers", "1", "--seconds", "3"]) == 0
     out = capsys.readouterr().out
     for word in (
         "3 schedules",
@@ -57,9 +58,9 @@ def test_a_mistake_that_is_not_found_is_said_so(capsys: Capture) -> None:
 
 
 def test_one_seed_prints_its_hash(capsys: Capture) -> None:
-    assert main(["simulate", "--seed", "4"]) == 0
+    assert main(["simulate", "--seed", "4", "--seconds", "3"]) == 0
     short = capsys.readouterr().out
-    assert main(["simulate", "--seed", "4", "--trace"]) == 0
+    assert main(["simulate", "--seed", "4", "--seconds", "3", "--trace"]) == 0
     whole = capsys.readouterr().out
     assert "trace hash" in short and whole.endswith(short)
     assert whole.splitlines()[0].endswith("min ISR 2") and len(whole.splitlines()) > 100
@@ -76,7 +77,12 @@ def test_json(capsys: Capture) -> None:
 
 
 def test_keep_going_counts_all(capsys: Capture) -> None:
-    assert main(["simulate", "--bug", BUG, "--seeds", "1..3", "--keep-going", "--workers", "1", "--json"]) == 1
+    assert (
+        main(
+            ["simulate", "--bug", BUG, "--seeds", "1..3", "--keep-going", "--workers", "1", "--json", "--seconds", "3"]
+        )
+        == 1
+    )
     assert json.loads(capsys.readouterr().out)["schedules"] == 3
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from minikafka_chaos.simulation.bugs.catalogue import with_bug_seed
+from minikafka_simulator.bugs.catalogue import with_bug_seed
 
 from .golden import trace
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
+import minikafka_simulator
 import pytest
 from minikafka.log.errors import CorruptBatch
 from minikafka.replication.replica_host import ReplicaHost
-from minikafka_chaos import simulation
-from minikafka_chaos.simulation import world
-from minikafka_chaos.simulation.invariants import INVARIANTS
-from minikafka_chaos.simulation.world import EVENT_FAILED, simulate
+from minikafka_simulator.checks.invariants import INVARIANTS
+from minikafka_simulator.schedules import world
+from minikafka_simulator.schedules.world import EVENT_FAILED, simulate
 
 from tests.simulation import test_invariants_attacked as attacked
 from tests.simulation import test_invariants_of_clients as clients
@@ -27,7 +27,7 @@ from tests.simulation import test_invariants_of_logs as logs
 from tests.simulation import test_invariants_of_replicas as replicas
 from tests.simulation.scene import MakeWrong, Scene, fires
 
-SIMULATION = Path(simulation.__file__).parent
+SIMULATION = Path(str(minikafka_simulator.__file__)).parent
 
 
 def no_leader_in_the_end(scene: Scene) -> None:

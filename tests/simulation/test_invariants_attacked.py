@@ -9,7 +9,7 @@ import pytest
 from minikafka.controller.workspace import Event
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import Record, build_batch
-from minikafka_chaos.simulation.checker import Violation
+from minikafka_simulator.checks.account import Violation
 
 from tests.simulation.scene import FAR, Scene
 
@@ -46,7 +46,7 @@ def a_batch_without_records_is_acknowledged(scene: Scene) -> None:
 
 def a_leader_cuts_its_own_log(scene: Scene) -> None:
     """What is not committed: of the rest others tell."""
-    _appended(scene, scene.producer.sequence)
+    _appended(scene, scene.producer.numbers.sequence)
     scene.partition.log.truncate_to(scene.end)
     scene.checker.after(scene.leader)
 
@@ -93,15 +93,15 @@ def too_much_is_deleted(scene: Scene) -> None:
 
 
 def a_sequence_is_missing(scene: Scene) -> None:
-    _appended(scene, scene.producer.sequence + 1)
+    _appended(scene, scene.producer.numbers.sequence + 1)
 
 
 def a_batch_comes_twice(scene: Scene) -> None:
-    _appended(scene, scene.producer.sequence - 1)
+    _appended(scene, scene.producer.numbers.sequence - 1)
 
 
 def a_new_epoch_begins_in_the_middle(scene: Scene) -> None:
-    _appended(scene, scene.producer.sequence, epoch=1)
+    _appended(scene, scene.producer.numbers.sequence, epoch=1)
 
 
 def a_move_ends_before_the_others_are_in_sync(scene: Scene) -> None:
@@ -169,7 +169,7 @@ def test_who_was_only_about_to_come_may_go() -> None:
 
 def test_the_next_in_order_is_welcome() -> None:
     scene = Scene()
-    _appended(scene, scene.producer.sequence)
+    _appended(scene, scene.producer.numbers.sequence)
 
 
 def test_a_leader_that_is_none_any_more_may_refuse_a_sequence() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from minikafka_chaos.simulation.client_checks import Ack
+from minikafka_simulator.checks.client_checks import Ack
 
 from tests.simulation.scene import ALIEN, FAR, MakeWrong, Scene, fires
 

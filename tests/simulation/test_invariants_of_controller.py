@@ -46,7 +46,7 @@ def two_leaders_of_one_epoch(scene: Scene) -> None:
 
 
 def the_lease_of_another_term_is_taken(scene: Scene) -> None:
-    scene.checker.lease_taken(scene.follower, held=2, expected=1)
+    scene.checker.lease_taken(scene.follower.id, held=2, expected=1)
 
 
 def an_event_that_nobody_wrote(scene: Scene) -> None:

@@ -7,8 +7,8 @@ from minikafka.groups.coordinator import GroupCoordinator
 from minikafka.groups.records import CommittedOffset
 from minikafka.groups.timers import Now
 from minikafka.protocol.types import TopicPartition
-from minikafka_chaos.simulation.group_checks import Fetched, SentCommit
-from minikafka_chaos.simulation.members import GroupMember
+from minikafka_simulator.checks.group_checks import Fetched, SentCommit
+from minikafka_simulator.clients.members import GroupMember
 
 from tests.simulation.scene import FAR, MakeWrong, Scene, fires
 

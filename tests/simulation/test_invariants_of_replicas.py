@@ -9,8 +9,8 @@ import pytest
 from minikafka.protocol.records import Record, build_batch
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
-from minikafka_chaos.simulation.mirror import GONE
-from minikafka_chaos.simulation.processes.waiting import Waiting
+from minikafka_simulator.checks.mirror import GONE
+from minikafka_simulator.cluster.waiting import Waiting
 
 from tests.simulation.scene import ALIEN, FAR, MakeWrong, Scene, fires
 
@@ -174,7 +174,7 @@ def a_follower_that_keeps_up_stays_out(scene: Scene) -> None:
 
 
 def hasty_shrink(scene: Scene) -> None:
-    scene.world.term_began[scene.leader.id, scene.tp, scene.state.leader_epoch] = scene.world.now
+    scene.checker.term_began[scene.leader.id, scene.tp, scene.state.leader_epoch] = scene.world.now
     alone = ((scene.leader.id, -1),)
     scene.checker.proposed(scene.leader, IsrProposal(scene.tp, b"", scene.state.leader_epoch, 0, alone, 0))
 

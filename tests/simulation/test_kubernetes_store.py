@@ -8,11 +8,11 @@ from copy import deepcopy
 
 import pytest
 from minikafka.kubernetes.api import CONFIG_MAP, LEASE, TOPIC
-from minikafka_chaos.simulation.api_server import SimApiError
-from minikafka_chaos.simulation.kubernetes_client import CLUSTER
-from minikafka_chaos.simulation.kubernetes_store import KubernetesStores
-from minikafka_chaos.simulation.people import NAME
-from minikafka_chaos.simulation.world import World
+from minikafka_simulator.schedules.world import World
+from minikafka_simulator.stores.api_server import SimApiError
+from minikafka_simulator.stores.kubernetes_client import CLUSTER
+from minikafka_simulator.stores.kubernetes_store import KubernetesStores
+from minikafka_simulator.stores.people import NAME
 
 from tests.forms import in_full
 

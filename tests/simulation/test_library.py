@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka_chaos.grounds.simulation import SimulationGround
 from minikafka_chaos.run.runner import run_scenario
 from minikafka_chaos.scenario import library
 from minikafka_chaos.scenario.page import SHOWS, SOURCE, TITLE, TITLE_CHARACTERS_MAX, annotation, missing
@@ -18,6 +17,7 @@ from minikafka_chaos.scenario.scenario import ExpectSpec
 from minikafka_chaos.scenario.variants import NAMES
 from minikafka_chaos.verdict.expectation import difference
 from minikafka_chaos.verdict.verdict import Outcome
+from minikafka_simulator.ground.ground import SimulationGround
 
 SEEDS = range(1, 1 + int(os.environ.get("MINIKAFKA_TEST_SEEDS", "1")))
 LOADS = ("demo", "kill-leader", "soak")

@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
-from minikafka_chaos.simulation import runs
-from minikafka_chaos.simulation.runs import Job, Totals, first_violation, run_job, run_seeds
-from minikafka_chaos.simulation.world import Plan, World, simulate
+from minikafka_simulator.faults.plan import Plan
+from minikafka_simulator.schedules import runs
+from minikafka_simulator.schedules.runs import Job, Totals, first_violation, run_job, run_seeds
+from minikafka_simulator.schedules.world import World, simulate
 
 from tests.forms import in_full
 
 SEEDS_EACH = 10
-RUN = "from minikafka_chaos.simulation.world import simulate; print(simulate(4).digest)"
+RUN = """
+from minikafka_simulator.faults.plan import Plan
+from minikafka_simulator.schedules.world import simulate
+print(simulate(4, Plan(seconds=2)).digest)
+"""
 
 
 @pytest.mark.parametrize("first", [1, *in_full(range(11, 61, SEEDS_EACH))])
@@ -81,12 +87,13 @@ def test_a_search_ends_its_workers_at_the_first_violation() -> None:
 
 
 def test_strikes_left_out_change_nothing_before_them() -> None:
-    whole = simulate(5, trace=True)
-    for plan in (Plan(strikes_max=3), Plan(skip=frozenset({4}))):
+    short = Plan(seconds=3)
+    whole = simulate(5, plan=short, trace=True)
+    for plan in (replace(short, strikes_max=3), replace(short, skip=frozenset({4}))):
         shorter = simulate(5, plan=plan, trace=True)
         same = next(i for i, (a, b) in enumerate(zip(whole.trace, shorter.trace, strict=False)) if a != b)
         assert same > 20, "the first three strikes come some way into the run"
-    assert simulate(5, plan=Plan(strikes_max=whole.faults)).digest == whole.digest
+    assert simulate(5, plan=replace(short, strikes_max=whole.faults)).digest == whole.digest
 
 
 def test_a_schedule_can_be_measured_in_events() -> None:

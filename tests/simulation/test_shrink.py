@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from minikafka_chaos.simulation.bugs.catalogue import with_bug_seed
-from minikafka_chaos.simulation.runs import run_seeds
-from minikafka_chaos.simulation.shrink import shrink
-from minikafka_chaos.simulation.world import simulate
+from minikafka_simulator.bugs.catalogue import with_bug_seed
+from minikafka_simulator.schedules.runs import run_seeds
+from minikafka_simulator.schedules.shrink import shrink
+from minikafka_simulator.schedules.world import simulate
 
 BUG = "truncate-to-hw"
 

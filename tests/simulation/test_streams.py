@@ -9,9 +9,9 @@ from random import Random
 from typing import Any, cast
 
 import pytest
-from minikafka_chaos.simulation.processes.loop import ProcessLoop
-from minikafka_chaos.simulation.processes.streams import End, Streams
-from minikafka_chaos.simulation.scheduler import Scheduler
+from minikafka_simulator.machine.loop import ProcessLoop
+from minikafka_simulator.machine.scheduler import Scheduler
+from minikafka_simulator.machine.streams import End, Streams
 
 
 class _Network:
@@ -87,7 +87,7 @@ class Two:
 
     def __init__(self) -> None:
         self.world = _World()
-        self.streams = Streams(cast(Any, self.world), 1)
+        self.streams = Streams(self.world.scheduler, self.world.network.segment_seconds, 1)
         self.client, self.server = (_Process(self.world, self.streams, number) for number in (1, 2))
         self.accepted: list[_Talker] = []
         self.failed: list[BaseException | None] = []

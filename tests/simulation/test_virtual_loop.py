@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from minikafka_chaos.simulation.virtual_loop import VirtualLoop
+from minikafka_simulator.machine.virtual_loop import VirtualLoop
 
 
 class Time:

@@ -8,7 +8,7 @@ import pytest
 from minikafka.log.errors import LogError
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.protocol.records import ATTRIBUTES_POSITION, COMPRESSION_MASK, Record, build_batch, iterate_batches
-from minikafka_chaos.simulation.wrong_batches import SPOILED_EVERY, SPOILS, as_sent, spoiled
+from minikafka_simulator.clients.wrong_batches import SPOILED_EVERY, SPOILS, as_sent, spoiled
 
 from tests.unit.log.build import NOW_MS, open_log
 

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path, PurePath
 
 import pytest
-from minikafka_chaos.simulation.bugs.catalogue import BUG_SEEDS
-from minikafka_chaos.simulation.invariants import INVARIANTS
+from minikafka_simulator.bugs.catalogue import BUG_SEEDS
+from minikafka_simulator.checks.invariants import INVARIANTS
 
 from tests.unit.verdict_cases import CASES
 from tools.generated import TABLE

@@ -94,7 +94,7 @@ SUBCOMMANDS = {
         "minikafka_chaos.commands.chaos", "run, list and show scenarios of faults", "minikafka chaos list", "chaos"
     ),
     "simulate": Subcommand(
-        "minikafka_chaos.commands.simulate",
+        "minikafka_simulator.commands.simulate",
         "random schedules in simulation, all invariants",
         "minikafka simulate --seeds 1..50",
         "chaos",

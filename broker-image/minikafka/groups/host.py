@@ -94,7 +94,7 @@ class GroupHost:
         log: see :class:`InternalTopic`.
         partition_count: partitions of a topic in this broker's metadata, 0 when there is no such topic.
         new_id: a fresh unique text each time, for member ids.
-        told: see :class:`GroupObserver`.
+        observer: see :class:`GroupObserver`.
         load_slice: seconds; see `LOAD_SLICE_SECONDS`.
     """
 
@@ -107,13 +107,13 @@ class GroupHost:
         log: InternalTopic,
         partition_count: Callable[[str], int],
         new_id: Callable[[], str],
-        told: GroupObserver,
+        observer: GroupObserver,
         load_slice: float = LOAD_SLICE_SECONDS,
     ) -> None:
         self._clock = clock
         self._log = log
         self._partition_count = partition_count
-        self._told = told
+        self._observer = observer
         self.load_slice = load_slice
         self._leading: set[int] = set()
         self._loads: dict[int, _Load] = {}
@@ -129,10 +129,10 @@ class GroupHost:
             offsets_partitions,
             self._append,
             new_id,
-            on_rebalanced=lambda group, generation, members, reason: told.emit(
+            on_rebalanced=lambda group, generation, members, reason: observer.emit(
                 "group_rebalanced", group=group, generation=generation, members=members, reason=reason
             ),
-            on_deleted=lambda group, reason: told.emit("group_deleted", group=group, reason=reason),
+            on_deleted=lambda group, reason: observer.emit("group_deleted", group=group, reason=reason),
         )
 
     # -- life ---------------------------------------------------------------------------------------
@@ -173,10 +173,10 @@ class GroupHost:
         try:
             self.coordinator.tick(self._now())
         except Exception as error:  # sessions must run out, rebalances end: never without a next time
-            self._told.failed(TIMERS, error)
+            self._observer.failed(TIMERS, error)
             self._wake_at(self._clock.now() + TICK_RETRY_SECONDS)
         else:
-            self._told.recovered(TIMERS)
+            self._observer.recovered(TIMERS)
             self._arm()
 
     # -- leadership ---------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ class GroupHost:
 
     def _tell_of_waiting(self, load: _Load) -> None:
         if self._loads.get(load.partition) is load:
-            self._told.warn(
+            self._observer.warn(
                 f"{OFFSETS_TOPIC}-{load.partition}: its groups wait until all that was read of it is committed; "
                 "are as many replicas in sync as min.insync.replicas asks for?"
             )
@@ -277,14 +277,14 @@ class GroupHost:
     def _loaded(self, load: _Load) -> None:
         replay = load.replay
         for offset, reason in replay.malformed[:10]:
-            self._told.warn(f"{OFFSETS_TOPIC}-{load.partition} offset {offset} was passed over: {reason}")
+            self._observer.warn(f"{OFFSETS_TOPIC}-{load.partition} offset {offset} was passed over: {reason}")
         self.coordinator.finish_loading(load.partition, replay, self._now())
         del self._loads[load.partition]
         if gone := self._deleted_meanwhile.pop(load.partition, None):
             self.coordinator.forget_topics(sorted(gone), self._now())
         self._forget_failures(load.partition)
         if replay.records:
-            self._told.emit(
+            self._observer.emit(
                 "group_loaded",
                 topic=OFFSETS_TOPIC,
                 partition=load.partition,
@@ -296,7 +296,7 @@ class GroupHost:
     def _load_failed(self, partition: int, error: Exception) -> None:
         """Half of the offsets would be worse than none: consumers would start over where the rest is missing."""
         self._loads.pop(partition, None)
-        self._told.failed(_loading_of(partition), error)
+        self._observer.failed(_loading_of(partition), error)
         self.coordinator.unload(partition, self._now())
         pause = self._retry_seconds.get(partition, LOAD_RETRY_SECONDS_FIRST)
         self._retry_seconds[partition] = min(2 * pause, LOAD_RETRY_SECONDS_MAX)
@@ -315,7 +315,7 @@ class GroupHost:
     def _forget_failures(self, partition: int) -> None:
         self._retries.pop(partition, None)
         if self._retry_seconds.pop(partition, None) is not None:
-            self._told.recovered(_loading_of(partition))
+            self._observer.recovered(_loading_of(partition))
 
     def topics_deleted(self, topics: Collection[str]) -> None:
         """Offsets in topics that no longer exist go with them; of groups that are being loaded, when they are."""
@@ -340,10 +340,10 @@ class GroupHost:
         except KafkaError as error:
             answered(error.code)
         except Exception as error:  # whoever waits for the answer must get one
-            self._told.failed(work, error)
+            self._observer.failed(work, error)
             answered(ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
-            self._told.recovered(work)
+            self._observer.recovered(work)
 
     # -- requests -----------------------------------------------------------------------------------
 

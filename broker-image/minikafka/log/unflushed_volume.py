@@ -59,9 +59,9 @@ class UnflushedVolume:
         """So many bytes less."""
         self.used -= count
 
-    def alarm(self, at: int, told: Callable[[], None]) -> None:
-        """Have `told` called, once, in the append that brings it above so many bytes."""
-        self._alarm_at, self._at_alarm = at, told
+    def alarm(self, at: int, call: Callable[[], None]) -> None:
+        """Have `call` called, once, in the append that brings it above so many bytes."""
+        self._alarm_at, self._at_alarm = at, call
 
     # -- what may be appended
 

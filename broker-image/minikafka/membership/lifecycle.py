@@ -370,8 +370,8 @@ class BrokerLifecycle:
         """The controller's answer; NOT_CONTROLLER when it is none."""
         self._answered = True
         if error:
-            told: list[Effect] = [IdInUse()] if error is ErrorCode.DUPLICATE_BROKER_REGISTRATION else []
-            return told + self._refused(error, REFUSED_SECONDS, now)
+            effects: list[Effect] = [IdInUse()] if error is ErrorCode.DUPLICATE_BROKER_REGISTRATION else []
+            return effects + self._refused(error, REFUSED_SECONDS, now)
         self.broker_epoch = broker_epoch
         self.step = self._beat()
         return [Registered(broker_epoch)]

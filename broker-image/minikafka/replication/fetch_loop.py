@@ -36,7 +36,7 @@ P = TypeVar("P", bound=Partition)
 P_contra = TypeVar("P_contra", bound=Partition, contravariant=True)
 
 
-class Trouble(NamedTuple):
+class FetchFailure(NamedTuple):
     """What keeps a partition from following: a refusal of the leader, or of its own log."""
 
     error: str
@@ -56,8 +56,8 @@ class Taken(NamedTuple, Generic[P]):
     """Bytes of records that were appended."""
     failure: LogError | None = None
     """Its own log refused the answer."""
-    trouble: Trouble | None = None
-    """What is to be told of it: once, and not when it was over at the next try."""
+    to_report: FetchFailure | None = None
+    """What is to be reported of it: once, and not when it was over at the next try."""
     recovered: bool = False
     """It went well again after :attr:`broke`."""
     broke: Exception | None = None
@@ -67,12 +67,12 @@ class Taken(NamedTuple, Generic[P]):
 class _Followed(Generic[P]):
     """One partition in a loop, with its back-off."""
 
-    __slots__ = ("backoff", "broken", "held", "not_before", "partition", "trouble")
+    __slots__ = ("backoff", "broken", "held", "not_before", "partition", "reported")
 
     def __init__(self, partition: P) -> None:
         self.partition = partition
-        self.trouble: tuple[str, int] | None = None
-        """The error told last, and at which offset."""
+        self.reported: tuple[str, int] | None = None
+        """The error that was reported last, and at which offset."""
         self.backoff = BACKOFF_SECONDS_FIRST
         self.broken = False
         self.held = False
@@ -219,18 +219,18 @@ class FetchLoop(Generic[P]):
         if records:
             self._to_the_end(key)
         if outcome is FetchOutcome.APPENDED:
-            followed.backoff, followed.trouble = BACKOFF_SECONDS_FIRST, None
+            followed.backoff, followed.reported = BACKOFF_SECONDS_FIRST, None
             recovered, followed.broken = followed.broken, False
             if not follower.may_ask():
                 self._hold(followed)
             return Taken(partition, outcome, position, start, len(records), recovered=recovered)
-        trouble = None
+        to_report = None
         if outcome in (FetchOutcome.BACK_OFF, FetchOutcome.OUT_OF_RANGE):
             self._back_off(key, now)
         if outcome is FetchOutcome.BACK_OFF:
-            told = error.name if failure is None else str(failure)
-            trouble = self._news(followed, Trouble(told, position.offset, isinstance(failure, CorruptBatch)))
-        return Taken(partition, outcome, position, start, failure=failure, trouble=trouble)
+            text = error.name if failure is None else str(failure)
+            to_report = self._news(followed, FetchFailure(text, position.offset, isinstance(failure, CorruptBatch)))
+        return Taken(partition, outcome, position, start, failure=failure, to_report=to_report)
 
     @staticmethod
     def _that_fit(partition: P, records: memoryview) -> memoryview:
@@ -268,14 +268,14 @@ class FetchLoop(Generic[P]):
         self._followed[key] = self._followed.pop(key)
 
     @staticmethod
-    def _news(followed: _Followed[P], trouble: Trouble) -> Trouble | None:
+    def _news(followed: _Followed[P], failed: FetchFailure) -> FetchFailure | None:
         """A follower asks again and again. What is over at the next try was only a race."""
-        passing = not trouble.is_corrupt and followed.backoff <= 2 * BACKOFF_SECONDS_FIRST
-        told = (trouble.error, trouble.offset)
-        if passing or followed.trouble == told:
+        passing = not failed.is_corrupt and followed.backoff <= 2 * BACKOFF_SECONDS_FIRST
+        seen = (failed.error, failed.offset)
+        if passing or followed.reported == seen:
             return None
-        followed.trouble = told
-        return trouble
+        followed.reported = seen
+        return failed
 
     def _back_off(self, key: Key, now: float) -> None:
         followed = self._followed.get(key)

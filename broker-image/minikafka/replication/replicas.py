@@ -188,9 +188,9 @@ class ReplicaManager:
 
     def _append_late(self, append: WaitingAppend) -> None:
         """Append what has waited for room. A timer has brought it here: no round of events ends, and tells who waits for data."""
-        someone_is_told = bool(self._ready)
+        someone_is_notified = bool(self._ready)
         self._append_now(append)
-        if self._ready and not someone_is_told:
+        if self._ready and not someone_is_notified:
             self._later(0.0, self.flush_ready)
 
     def _append_now(self, append: WaitingAppend) -> None:

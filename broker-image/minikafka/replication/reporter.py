@@ -215,14 +215,14 @@ class ReplicaReporter:
     def fetched(self, taken: Taken[HostedPartition], leader_id: int) -> None:
         """Report what a follower has made of the leader's answer, but for what its own log has refused."""
         self._context.observer.fetched(taken, leader_id)
-        partition, trouble = taken.partition, taken.trouble
-        if trouble is not None:
+        partition, failed = taken.partition, taken.to_report
+        if failed is not None:
             topic, index = partition.topic_partition
             where: dict[str, Any] = {"topic": topic, "partition": index}
-            if trouble.is_corrupt:
-                self._context.events.emit("corrupt_batch", **where, offset=trouble.offset, error=trouble.error)
+            if failed.is_corrupt:
+                self._context.events.emit("corrupt_batch", **where, offset=failed.offset, error=failed.error)
             else:
-                self._context.events.emit("replica_fetch_failed", **where, leader=leader_id, error=trouble.error)
+                self._context.events.emit("replica_fetch_failed", **where, leader=leader_id, error=failed.error)
         if partition.follower is not None and partition.follower.truncations:
             self.truncated(partition)
         if partition.log.log_start_offset != taken.log_start_before:

@@ -71,7 +71,7 @@ class BrokerContext:
         """A client sent what no broker can make sense of."""
         self.warn_rarely(host, f"bad request from {host}: {problem}")
 
-    def told_nothing(self, whom: str, host: str, port: int) -> None:
+    def heard_nothing_from(self, whom: str, host: str, port: int) -> None:
         """A broker that took our request has not answered it in time; the connection was closed for it."""
         self.warn_rarely(f"answer of {host}:{port}", f"no answer in time from {whom} at {host}:{port}")
 

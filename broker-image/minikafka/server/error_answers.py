@@ -16,7 +16,7 @@ MESSAGES = {
 """Kafka's own words."""
 
 
-def told(code: ErrorCode) -> dict[str, Any]:
+def error_row(code: ErrorCode) -> dict[str, Any]:
     """An error with its message."""
     return {"error_code": code, "error_message": MESSAGES.get(code, code.name)}
 

@@ -166,7 +166,7 @@ class ReplicaFetcher:
     def _disconnected(self) -> None:
         address = self._metadata.address_of(self.leader_id)
         if self._connection is not None and self._connection.timed_out and address is not None:
-            self._context.told_nothing(f"leader {self.leader_id}", *address)
+            self._context.heard_nothing_from(f"leader {self.leader_id}", *address)
         self._connection = None
         self._loop.disconnected()
         if not self._stopped:

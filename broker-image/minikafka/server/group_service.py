@@ -34,8 +34,8 @@ TOPIC_WAIT_SECONDS = 1.0
 Answer = TypeVar("Answer")
 
 
-class _Told:
-    """What the groups of a broker tell, to its event log, its supervisor and its operator."""
+class _SupervisedEvents:
+    """Report what the groups of a broker do, to its event log, its supervisor and its operator."""
 
     def __init__(
         self, emit: Callable[..., None], warn: Callable[[str], None], supervisor: Supervisor | None = None
@@ -94,7 +94,7 @@ class GroupService:
             log=log,
             partition_count=partition_count,
             new_id=new_id,
-            told=_Told(emit, warn, supervisor),
+            observer=_SupervisedEvents(emit, warn, supervisor),
             load_slice=load_slice,
         )
 

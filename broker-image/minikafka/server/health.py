@@ -29,11 +29,11 @@ class Health:
         self._now = now
         self._problems: dict[str, str] = {}
         self._since: dict[str, float] = {}
-        self._only_told: set[str] = set()
+        self._only_reported: set[str] = set()
 
     def report(self, component: str, problem: str, *, restart_helps: bool = True) -> None:
         """`component` cannot do its work. Told as an event once, until it is cleared; the line of /healthz is the last one."""
-        (self._only_told.discard if restart_helps else self._only_told.add)(component)
+        (self._only_reported.discard if restart_helps else self._only_reported.add)(component)
         line = " ".join(problem.split())[:PROBLEM_CHARACTERS_MAX]
         known = component in self._problems
         self._problems[component] = line
@@ -54,4 +54,4 @@ class Health:
     def verdict(self) -> tuple[bool, str]:
         """For ``/healthz``: whether this broker needs no restart, and ``ok`` or one line for each problem."""
         lines = [f"{component}: {problem}" for component, problem in self._problems.items()]
-        return self._problems.keys() <= self._only_told, "\n".join(lines) or "ok"
+        return self._problems.keys() <= self._only_reported, "\n".join(lines) or "ok"

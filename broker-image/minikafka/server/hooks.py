@@ -198,13 +198,13 @@ class Hooks:
     def observe(self, header: RequestHeader, places: Sequence[Place]) -> None:
         """Keep a request."""
         self.seen += 1
-        told = {
+        asked = {
             "api": ApiKey(header.api_key).api_name,
             "version": header.api_version,
             "client_id": header.client_id or "",
         }
         named = [f"{topic}-{partition}" for topic, partition in places]
-        self.requests.append({"number": self.seen, "time": round(time(), 6), **told, "partitions": named})
+        self.requests.append({"number": self.seen, "time": round(time(), 6), **asked, "partitions": named})
 
 
 # -- where answers are built -----------------------------------------------------------------------------------------------
@@ -213,8 +213,8 @@ class Hooks:
 class HookedReplicas(ReplicaManager):
     """Answers Produce and Fetch with what is injected, and tells what is acknowledged."""
 
-    def __init__(self, hooks: Hooks, *wired: Any, **told: Any) -> None:
-        super().__init__(*wired, **told)
+    def __init__(self, hooks: Hooks, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.hooks = hooks
 
     def produce(

@@ -237,7 +237,7 @@ class Membership:
             if connection is not None and connection is self._connection:
                 self._connection = None
                 if connection.timed_out:
-                    self.context.told_nothing(f"the controller, broker {step.controller}", step.host, step.port)
+                    self.context.heard_nothing_from(f"the controller, broker {step.controller}", step.host, step.port)
                 self.lifecycle.disconnected()
                 self._changed.set()
 

@@ -215,7 +215,7 @@ class BrokerThread:
             if isinstance(protocol, FrameProtocol) and protocol.socket is not None:
                 protocol.socket.close()
                 protocol.socket = None
-        self._loop.set_exception_handler(lambda _loop, _context: None)
+        self._loop.set_exception_handler(lambda _loop, _about: None)
         self._loop.close()
         self._disk.kill()
 

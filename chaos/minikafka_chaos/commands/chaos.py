@@ -196,9 +196,9 @@ def _ground_maker(args: argparse.Namespace, scenario: Scenario) -> Callable[[Pat
 
             return ProcessesGround
         case "simulation":
-            from minikafka_chaos.grounds.simulation import SimulationGround
+            from minikafka_chaos.grounds.installed import installed_ground
 
-            return SimulationGround
+            return installed_ground(args.ground)
     return _kubernetes_ground_maker(args, scenario)
 
 

@@ -93,7 +93,12 @@ def _run_all(args: argparse.Namespace, matrix: Matrix, seeds: range, workers: in
     from minikafka_chaos.run.progress import new_console
 
     document = matrix.document.model_dump(mode="json", by_alias=True, exclude_none=True)
-    header = {"name": matrix.name, "ground": args.ground, "document": document_digest(document), "code": code_digest()}
+    header = {
+        "name": matrix.name,
+        "ground": args.ground,
+        "document": document_digest(document),
+        "code": code_digest(args.ground),
+    }
     folder = (
         args.out or Path("runs") / f"matrix-{matrix.name}-{args.ground}-{header['document'][:6]}{header['code'][:6]}"
     )
@@ -128,9 +133,9 @@ def _run_all(args: argparse.Namespace, matrix: Matrix, seeds: range, workers: in
 
 def _left_out(ground: str, matrix: Matrix, folder: Path) -> dict[str, str]:
     """Mixes of faults that the ground cannot do, and why. Raises BadScenario when it cannot do anything of the matrix."""
-    from minikafka_chaos.matrix.trials import ground_of
+    from minikafka_chaos.matrix.trials import ground_class
 
-    place = ground_of(ground, folder / TRIALS_FOLDER)
+    place = ground_class(ground)(folder / TRIALS_FOLDER)
     for cell in matrix.possible:
         for line in place.refusals(cell.calm.spec):
             raise BadScenario(f"cell {cell.name}: {line}")

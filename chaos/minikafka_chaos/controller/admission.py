@@ -6,19 +6,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from minikafka.telemetry.fault_verbs import LACKS
 from minikafka_kube.conditions import condition
 from minikafka_kube.disruption_lease import experiment_name, hold_of, identity, is_experiment
 from minikafka_kube.freshness import MetadataGap
-from minikafka_kube.observed import PartitionState
+from minikafka_kube.observed import PartitionState, deleting
 from pydantic import ValidationError
 
 from minikafka_chaos.controller.budget import cluster_refusal, story_refusal
-from minikafka_chaos.controller.jobs import existing_cluster, is_made_from
+from minikafka_chaos.controller.jobs import JobSettings, existing_cluster, is_made_from, runs_claim
 from minikafka_chaos.controller.kinds import EXPERIMENT, Object, own_cluster_name
-from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER
 from minikafka_chaos.controller.prometheus_urls import refusal as urls_refusal
 from minikafka_chaos.controller.reasons import ChaosReason
 from minikafka_chaos.errors import BadScenario
@@ -29,6 +28,7 @@ from minikafka_chaos.scenario.document_lines import explain
 from minikafka_chaos.scenario.scenario import ClusterSpec, Scenario
 
 LOOK_AGAIN_SECONDS = 5.0
+WRITABLE: Final = frozenset({"ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"})
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,13 @@ class Postponed:
 
 @dataclass(frozen=True)
 class Admitted:
-    """It may begin, on this cluster."""
+    """It may begin, on this cluster; its run is kept on this claim (empty: on none)."""
 
     cluster: str
+    claim: str = ""
+
+
+Admission = Refusal | Postponed | Admitted
 
 
 def scenario_of(experiment: Object) -> Scenario:
@@ -91,18 +95,37 @@ def cluster_name(experiment: Object) -> str:
     return str(named) if named else own_cluster_name(metadata["name"], metadata["uid"])
 
 
-def admit(
-    experiment: Object,
-    cluster: Object | None,
-    lease: Object | None,
-    partitions: Sequence[PartitionState],
-    gap: MetadataGap | None,
-    now: datetime,
-    prometheus_urls: Sequence[str] = IN_CLUSTER,
-    network: str = "",
-) -> Refusal | Postponed | Admitted:
-    """Look at everything in the order in which a person would want to hear of it. ``network``: why its faults of the network
-    cannot be made; empty when they can, or it has none."""
+@dataclass(frozen=True)
+class Surroundings:
+    """What an experiment that has not begun would have to do with, as it is now."""
+
+    cluster: Object | None = None
+    lease: Object | None = None
+    job: Object | None = None
+    """What has the name of the Job that it would have."""
+    claim: Object | None = None
+    """The claim that its run is to be kept on."""
+    partitions: Sequence[PartitionState] = ()
+    gap: MetadataGap | None = None
+    network: str = ""
+    """Why its faults of the network cannot be made; empty when they can, or it has none."""
+
+
+def admit(experiment: Object, there: Surroundings, settings: JobSettings, now: datetime) -> Admission:
+    """Look at everything in the order in which a person would want to hear of it."""
+    answer = _admit(experiment, there, settings.prometheus_urls, now)
+    if isinstance(answer, Refusal):
+        return answer
+    claim = runs_claim(experiment, settings)
+    if refusal := _claim_refusal(claim, there.claim):
+        return refusal
+    if isinstance(answer, Postponed):
+        return answer
+    return Admitted(answer.cluster, claim) if there.job is None else _job_in_the_way(there.job, answer.cluster)
+
+
+def _admit(experiment: Object, there: Surroundings, prometheus_urls: Sequence[str], now: datetime) -> Admission:
+    cluster = there.cluster
     try:
         scenario = scenario_of(experiment)
     except BadScenario as error:
@@ -113,9 +136,9 @@ def admit(
         return Refusal(ChaosReason.NOT_SUPPORTED, says)
     if says := urls_refusal(scenario.spec, prometheus_urls):
         return Refusal(ChaosReason.PROMETHEUS_NOT_ALLOWED, says)
-    if network and (links := next(iter(steps_with_links(scenario.spec)), None)):
+    if there.network and (links := next(iter(steps_with_links(scenario.spec)), None)):
         step, verb = links
-        return Refusal(ChaosReason.NOT_SUPPORTED, f"step {step.name}: {verb.value}: {network}")
+        return Refusal(ChaosReason.NOT_SUPPORTED, f"step {step.name}: {verb.value}: {there.network}")
     name = cluster_name(experiment)
     if scenario.spec.cluster_ref is None:
         return _on_new_cluster(experiment, scenario, name, cluster)
@@ -133,7 +156,7 @@ def admit(
     if own := next((topic.name for topic in scenario.spec.topics if topic.name.startswith("__")), None):
         says = f"spec.topics: {own}: names that begin with __ are those of the cluster itself, which would lose it at the end"
         return Refusal(ChaosReason.INVALID_SPEC, says)
-    hold = hold_of(lease)
+    hold = hold_of(there.lease)
     if hold.by_other(identity(experiment), now):
         if is_experiment(hold):
             says = f"experiment {experiment_name(hold)} goes on with cluster {name}; one at a time"
@@ -141,13 +164,13 @@ def admit(
         return Postponed(ChaosReason.WAITING_FOR_LEASE, f"{hold.holder} is taking brokers of {name} away", cluster=name)
     if unready := _not_ready(cluster):
         return Postponed(ChaosReason.WAITING_FOR_CLUSTER, f"cluster {name} is not ready: {unready}", cluster=name)
-    if gap is not None:
+    if (gap := there.gap) is not None:
         return Postponed(ChaosReason.WAITING_FOR_METADATA, gap.message, 1.0, cluster=name, quiet=not gap.lasting)
-    there = {one.topic for one in partitions}
-    if taken := sorted(topic.name for topic in scenario.spec.topics if topic.name in there):
+    topics = {one.topic for one in there.partitions}
+    if taken := sorted(topic.name for topic in scenario.spec.topics if topic.name in topics):
         says = f"cluster {name} has a topic {taken[0]} already; an experiment makes its topics, and removes them"
         return Refusal(ChaosReason.TOPIC_EXISTS, says)
-    if says := cluster_refusal(scenario.spec, partitions):
+    if says := cluster_refusal(scenario.spec, there.partitions):
         return Refusal(ChaosReason.BUDGET_EXCEEDED, says)
     return Admitted(name)
 
@@ -162,9 +185,7 @@ def _lacking(scenario: Scenario) -> str:
     return ""
 
 
-def _on_new_cluster(
-    experiment: Object, scenario: Scenario, name: str, cluster: Object | None
-) -> Refusal | Postponed | Admitted:
+def _on_new_cluster(experiment: Object, scenario: Scenario, name: str, cluster: Object | None) -> Admission:
     """A cluster that is made for the experiment holds nobody's data: no budget."""
     if scenario.spec.cluster.racks:
         return Refusal(
@@ -198,3 +219,31 @@ def _not_ready(cluster: Object) -> str:
     if ready.get("observedGeneration") not in (None, cluster["metadata"].get("generation")):
         return "it is changing"
     return "" if ready["status"] == "True" else str(ready.get("message") or ready.get("reason") or "not ready")
+
+
+def _claim_refusal(name: str, claim: Object | None) -> Refusal | None:
+    """Return why a run cannot be kept there, as far as can be seen before; None when nothing speaks against it."""
+    if not name:
+        return None
+    if claim is None:
+        says = f"runs.claim: there is no PersistentVolumeClaim {name} in this namespace"
+        return Refusal(ChaosReason.CLAIM_NOT_FOUND, says)
+    if deleting(claim):
+        return Refusal(ChaosReason.CLAIM_NOT_FOUND, f"runs.claim: PersistentVolumeClaim {name} is being deleted")
+    modes = (claim.get("spec") or {}).get("accessModes") or ()
+    if not WRITABLE.intersection(modes):
+        says = f"runs.claim: PersistentVolumeClaim {name} is {', '.join(modes)}; allowed: {', '.join(sorted(WRITABLE))}"
+        return Refusal(ChaosReason.CLAIM_NOT_WRITABLE, says)
+    if (claim.get("status") or {}).get("phase") == "Lost":
+        says = f"runs.claim: the volume of PersistentVolumeClaim {name} is gone"
+        return Refusal(ChaosReason.CLAIM_NOT_FOUND, says)
+    return None
+
+
+def _job_in_the_way(job: Object, cluster: str) -> Refusal | Postponed:
+    """Before it has begun an experiment has no Job: there is one of somebody else, or of an earlier experiment of this name."""
+    name = job["metadata"]["name"]
+    if deleting(job) or any(one.get("kind") == EXPERIMENT.name for one in job["metadata"].get("ownerReferences") or ()):
+        says = f"Job {name}, of an earlier experiment, has to go first"
+        return Postponed(ChaosReason.JOB_NOT_OURS, says, 1.0, cluster=cluster)
+    return Refusal(ChaosReason.JOB_NOT_OURS, f"there is a Job {name} that is not this experiment's; rename one of them")

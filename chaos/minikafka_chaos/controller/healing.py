@@ -1,33 +1,29 @@
-"""How an experiment ends: its Job, what is on, its topics or its own cluster, the Lease, the last word; in this order. No I/O."""
+"""Phase Healing, how an experiment ends: its Job, what is on, its topics or its own cluster, the Lease, the last word. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Final
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
 
 from minikafka_kube.conditions import Judgement
-from minikafka_kube.disruption_lease import given_back
 from minikafka_kube.events import Emit
-from minikafka_kube.instants import instant, time_text
-from minikafka_kube.kinds import CLUSTER
+from minikafka_kube.names import Names
 from minikafka_kube.observed import Pod, deleting
 
 from minikafka_chaos.controller import record, returning, topics
-from minikafka_chaos.controller.api import FaultState, Phase
-from minikafka_chaos.controller.conditions import differs, reason_of, recovery_events, with_conditions
-from minikafka_chaos.controller.jobs import finished
-from minikafka_chaos.controller.kinds import AGENT_CONTAINER, JOB, Object
+from minikafka_chaos.controller.job_state import finished
+from minikafka_chaos.controller.kinds import AGENT_CONTAINER, JOB
 from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
-from minikafka_chaos.controller.steps import (
-    ObservedExperiment,
-    Recover,
-    Remove,
-    RemoveTopics,
-    Step,
-    Wait,
-    WriteLease,
-    WriteStatus,
+from minikafka_chaos.controller.status import ExperimentStatus, FaultState, FaultStatus, Phase
+from minikafka_chaos.controller.steps import ObservedExperiment, Recover, Remove, RemoveTopics, Step, Wait, WriteStatus
+from minikafka_chaos.controller.transitions import (
+    over_with_pods,
+    reason_of,
+    release,
+    remove_cluster,
+    take_lease,
+    with_conditions,
 )
 
 JUDGED: Final = frozenset(("Passed", "Failed", "Inconclusive"))
@@ -37,103 +33,82 @@ HEAL_SECONDS: Final = 1.0
 EXPIRY_MARGIN_SECONDS: Final = 5.0
 
 
-def refuse(o: ObservedExperiment, reason: ChaosReason, message: str) -> Step:
-    """Nothing was touched, unless a Lease was taken or a cluster made before; then these go first."""
-    if o.own_cluster is not None or o.holds_lease:
-        return end(o, Phase.REFUSED, reason, message)
-    status = {**o.status, "phase": Phase.REFUSED.value, "endedAt": time_text(o.now)}
-    accepted = Judgement(ChaosCondition.ACCEPTED, False, reason, message)
-    return WriteStatus(with_conditions(o, status, accepted), [Emit(reason, message, warning=True)])
+def step(seen: ObservedExperiment) -> Step:
+    """Phase Healing."""
+    return go_on(seen, _lease_taken_again(seen))
 
 
-def end(o: ObservedExperiment, phase: Phase, reason: ChaosReason, why: str) -> Step:
-    """From this write on no fault can begin: the ledger refuses them."""
-    ending = {"phase": phase.value, "reason": reason.value, "message": why}
-    status = {**o.status, "phase": Phase.HEALING.value, "ending": ending}
-    warning = phase is not Phase.COMPLETED
-    return WriteStatus(with_conditions(o, status), [Emit(reason, why, warning=warning)])
-
-
-def heal(o: ObservedExperiment) -> Step:
-    job = o.own_job
+def go_on(seen: ObservedExperiment, taking_lease: Step | None) -> Step:
+    """What can be undone at once is undone before the Lease is taken again, and all of it where the Lease cannot be had."""
+    job = seen.own_job
     if job is not None and not finished(job) and not deleting(job):
         return Remove(JOB.name, job["metadata"]["name"], job["metadata"]["uid"])
-    left = record.open_faults(o.status)
-    if o.runs:
+    left = seen.status.open_faults
+    if seen.runs:
         # At once, for seconds count; and again when the runner is gone, for it may have been in the middle of one.
-        return Recover(_agents(o, left), settle=False) if left else Wait(HEAL_SECONDS)
+        return Recover(_agents(seen, left), settle=False) if left else Wait(HEAL_SECONDS)
     if left:
-        return _undo(o, left)
-    if (o.lease is None or o.holds_lease) and (waiting := _wait_for_brokers(o)):
+        return (taking_lease if seen.status.recovery_failing else None) or _undo(seen, left)
+    if (seen.lease is None or seen.holds_lease) and (waiting := _wait_for_brokers(seen, taking_lease)):
         return waiting
-    if topics.open_topics(o.status):
-        return _remove_topics(o)
-    if o.own_cluster is not None and not deleting(o.own_cluster):
-        return remove_cluster(o.own_cluster)
-    if o.holds_lease:
-        return release(o)
-    return _last_word(o)
+    if seen.status.open_topics:
+        return _remove_topics(seen)
+    if seen.own_cluster is not None and not deleting(seen.own_cluster):
+        return remove_cluster(seen.own_cluster)
+    if seen.lease is not None and seen.holds_lease:
+        return release(seen.lease)
+    return _finish(seen)
 
 
-def _wait_for_brokers(o: ObservedExperiment) -> Step | None:
+def _wait_for_brokers(seen: ObservedExperiment, taking_lease: Step | None) -> Step | None:
     """Nobody else gets the turn before the brokers that it took are ready again, or it is said that they are not."""
-    found = returning.missing(o, o.status)
-    status = with_conditions(o, o.status)
-    if differs(status, o.status):
+    found = returning.missing(seen, seen.status)
+    status = with_conditions(seen, seen.status)
+    if status != seen.status:
         late = returning.described([each for each in found if each.late])
         return WriteStatus(status, [Emit(ChaosReason.BROKERS_NOT_READY, late, warning=True)] if late else [])
-    return Wait(HEAL_SECONDS) if any(not each.late for each in found) else None
+    return (taking_lease or Wait(HEAL_SECONDS)) if any(not each.late for each in found) else None
 
 
-def remove_cluster(cluster: Object) -> Step:
-    return Remove(CLUSTER.name, cluster["metadata"]["name"], cluster["metadata"]["uid"])
+def _lease_taken_again(seen: ObservedExperiment) -> Step | None:
+    """Somebody has deleted the Lease: whoever came next would take brokers away while others are not back. None: nobody has."""
+    status = seen.status
+    had_it = status.started_at is not None and status.cluster and not seen.cluster_is_another
+    if not had_it or seen.lease is not None or seen.cluster is None or deleting(seen.cluster):
+        return None
+    left = max((status.deadline or seen.now) - seen.now, timedelta())
+    says = f"Lease {Names(seen.namespace, str(status.cluster)).disruption} was deleted meanwhile; taken again"
+    return take_lease(seen, str(status.cluster), left, [Emit(Happening.LEASE_TAKEN_AGAIN, says, warning=True)])
 
 
-def _remove_topics(o: ObservedExperiment) -> Step:
+def _remove_topics(seen: ObservedExperiment) -> Step:
     """No runner is left that could make any; so what is written down is all there can be."""
-    assert o.topics is not None
-    plan = topics.look(o.experiment, o.topics, o.now)
-    if plan.status.get("topics") != o.status.get("topics"):
+    assert seen.topics is not None
+    plan = topics.look(seen.status, seen.experiment, seen.topics, seen.now)
+    if plan.status != seen.status:
         events = [Emit(Happening.TOPIC_LEFT, line, warning=True) for line in plan.left]
         if plan.removed:
             events.insert(0, Emit(Happening.TOPICS_REMOVED, f"topics of the experiment: {', '.join(plan.removed)}"))
-        return WriteStatus(with_conditions(o, plan.status), events)
+        return WriteStatus(with_conditions(seen, plan.status), events)
     return RemoveTopics(plan.removals) if plan.removals else Wait(HEAL_SECONDS)
 
 
-def _undo(o: ObservedExperiment, left: Sequence[Mapping[str, Any]]) -> Step:
+def _undo(seen: ObservedExperiment, left: Sequence[FaultStatus]) -> Step:
     """In a pod that is gone nothing is left. The rest is for the agents."""
-    return gone_with_pods(o, (FaultState.INTENDED, FaultState.INJECTED)) or Recover(_agents(o, left), settle=True)
+    return over_with_pods(seen, (FaultState.INTENDED, FaultState.INJECTED)) or Recover(_agents(seen, left), settle=True)
 
 
-def gone_with_pods(o: ObservedExperiment, states: Collection[FaultState]) -> WriteStatus | None:
-    """The faults in these states whose pods are gone are over; None when there are none.
-
-    While a runner is at work only those that were made: of one that is Intended it looks for the pod anew.
-    """
-    pods = list(o.brokers.values())
-
-    def gone(fault: Mapping[str, Any]) -> bool:
-        known = "podUid" in fault and fault["state"] in states
-        return known and not any(record.may_be_in(fault, pod) for pod in pods)
-
-    if not any(gone(fault) for fault in record.faults_of(o.status)):
-        return None
-    status = record.recovered(o.status, gone, "its pod is gone", o.now)
-    return WriteStatus(with_conditions(o, status), recovery_events(o.status, status))
-
-
-def _agents(o: ObservedExperiment, left: Sequence[Mapping[str, Any]]) -> list[Pod]:
+def _agents(seen: ObservedExperiment, left: Sequence[FaultStatus]) -> list[Pod]:
     """The pods whose agents have something to undo. A fault of the whole cluster is everybody's."""
-    everywhere = any("broker" not in fault for fault in left)
+    everywhere = any(fault.broker is None for fault in left)
     return [
         pod
-        for pod in o.brokers.values()
+        for pod in seen.brokers.values()
         if (everywhere or any(record.may_be_in(fault, pod) for fault in left)) and has_agent(pod)
     ]
 
 
-def settled(o: ObservedExperiment, answers: Sequence[tuple[Pod, str]], *, all_answered: bool) -> WriteStatus | None:
+def settled(seen: ObservedExperiment, answers: Sequence[tuple[Pod, str]], *, all_answered: bool) -> WriteStatus | None:
     """What is over once these pods' agents have undone all there was, and where that fails; None when that changes nothing.
 
     With each pod: what went wrong, empty when nothing did. Where no agent answers, a fault is over when it has expired: then the
@@ -141,23 +116,25 @@ def settled(o: ObservedExperiment, answers: Sequence[tuple[Pod, str]], *, all_an
     """
     answered = [pod for pod, wrong in answers if not wrong]
 
-    def undone(fault: Mapping[str, Any]) -> bool:
-        return any(record.may_be_in(fault, pod) for pod in answered) if "broker" in fault else all_answered
+    def undone(fault: FaultStatus) -> bool:
+        return all_answered if fault.broker is None else any(record.may_be_in(fault, pod) for pod in answered)
 
-    status = record.recovered(o.status, undone, "undone by the controller", o.now)
-    status = record.recovered(status, lambda fault: _expired(fault, o.now), "it has expired", o.now)
-    status = record.recovery_failing(status, {pod.name: wrong for pod, wrong in answers if wrong}, o.now)
-    if not differs(status, o.status):
+    status = record.recovered(seen.status, undone, "undone by the controller", seen.now)
+    expired = [fault for fault in status.open_faults if _expired(seen, fault)]
+    status = record.recovered(status, lambda fault: fault in expired, "it has expired", seen.now)
+    status = record.recovery_failing(status, {pod.name: wrong for pod, wrong in answers if wrong}, seen.now)
+    if status == seen.status:
         return None
-    return WriteStatus(with_conditions(o, status), [*recovery_events(o.status, status), *_failures(o.status, status)])
+    events = [*record.recoveries(seen.status, status), *_failures(seen.status, status)]
+    return WriteStatus(with_conditions(seen, status), events)
 
 
-def _failures(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Emit]:
+def _failures(before: ExperimentStatus, after: ExperimentStatus) -> list[Emit]:
     """An Event when it fails in a pod in which it did not before."""
-    was = {one["pod"] for one in before.get("recoveryFailing") or ()}
-    if all(one["pod"] in was for one in after.get("recoveryFailing") or ()):
+    was = {one.pod for one in before.recovery_failing or ()}
+    if all(one.pod in was for one in after.recovery_failing or ()):
         return []
-    judgement = record.healed(after)
+    judgement = after.healed()
     return [Emit(judgement.reason.value, judgement.message, warning=True)]
 
 
@@ -166,27 +143,24 @@ def has_agent(pod: Pod) -> bool:
     return any(container["name"] == AGENT_CONTAINER for container in pod.thing["spec"].get("containers") or ())
 
 
-def _expired(fault: Mapping[str, Any], now: datetime) -> bool:
-    expires = instant(fault.get("expiresAt"))
-    return expires is None or now > expires + timedelta(seconds=EXPIRY_MARGIN_SECONDS)
+def _expired(seen: ObservedExperiment, fault: FaultStatus) -> bool:
+    expires = seen.status.end_of(fault)
+    return expires is None or seen.now > expires + timedelta(seconds=EXPIRY_MARGIN_SECONDS)
 
 
-def release(o: ObservedExperiment) -> Step:
-    assert o.lease is not None
-    return WriteLease(given_back(o.lease), new=False)
-
-
-def _last_word(o: ObservedExperiment) -> Step:
-    ending = o.status.get("ending") or {}
-    phase = Phase(ending.get("phase") or Phase.ERROR)
-    status = {**o.status, "phase": phase.value, "endedAt": time_text(o.now)}
-    if phase in (Phase.ABORTED, Phase.ERROR) and status.get("verdict") not in (*JUDGED, phase.value):
+def _finish(seen: ObservedExperiment) -> Step:
+    """The last word."""
+    status, ending = seen.status, seen.status.ending
+    phase = ending.phase if ending is not None and ending.phase.ended else Phase.ERROR
+    message = "" if ending is None else ending.message
+    status = status.but(phase=phase, ended_at=seen.now)
+    if phase in (Phase.ABORTED, Phase.ERROR) and status.verdict not in (*JUDGED, phase.value):
         # None was told; or a runner was told to end, which it calls Aborted, whatever it was for.
-        status |= {"verdict": phase.value, "summary": str(ending.get("message") or "")}
-    note = f"{phase.value}: {ending.get('message') or ''}".strip(": ")
-    accepted = None
+        status = status.but(verdict=phase.value, summary=message)
+    refused = None
     if phase is Phase.REFUSED:
-        accepted = Judgement(ChaosCondition.ACCEPTED, False, reason_of(ending), str(ending.get("message") or ""))
+        refused = Judgement(ChaosCondition.ACCEPTED, False, reason_of(ending), message)
+    note = f"{phase.value}: {message}".strip(": ")
     return WriteStatus(
-        with_conditions(o, status, accepted), [Emit(phase.value, note, warning=phase is not Phase.COMPLETED)]
+        with_conditions(seen, status, refused), [Emit(phase.value, note, warning=phase is not Phase.COMPLETED)]
     )

@@ -19,6 +19,7 @@ from minikafka_chaos.controller.kinds import (
     job_name,
 )
 from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER
+from minikafka_chaos.controller.status import ExperimentStatus
 from minikafka_chaos.grounds.kubernetes import ClientListener, manifest
 from minikafka_chaos.scenario.document import UnflushedVolume
 from minikafka_chaos.scenario.scenario import ClusterSpec
@@ -107,9 +108,9 @@ def runs_claim(experiment: Object, settings: JobSettings) -> str:
 
     Once it has begun, what was written down then: the chart may name another meanwhile, on which the run is not.
     """
-    status = experiment.get("status") or {}
-    if status.get("startedAt"):
-        return str(status.get("runsClaim") or "")
+    status = ExperimentStatus.of(experiment)
+    if status.started_at is not None:
+        return status.runs_claim or ""
     named = ((experiment.get("spec") or {}).get("runs") or {}).get("claim")
     return str(named or settings.runs_claim)
 
@@ -228,28 +229,3 @@ def existing_cluster(cluster: Object) -> ClusterSpec:
     return ClusterSpec.model_validate_json(
         json.dumps({"brokers": brokers, "unflushedVolume": unflushed.value, "config": entries})
     )
-
-
-def belongs(thing: Object, to: Object) -> bool:
-    """Return whether something was made for this very object, and not for one of its name."""
-    return any(one.get("uid") == to["metadata"]["uid"] for one in thing["metadata"].get("ownerReferences") or ())
-
-
-def runners_of(experiment: Object, job: Object | None, pods: Sequence[Object]) -> list[Object]:
-    """Select the pods of the experiment's Job, also of one that is gone; any pod can have its label."""
-    name = job_name(experiment["metadata"]["name"])
-
-    def made(pod: Object) -> bool:
-        owners = pod["metadata"].get("ownerReferences") or ()
-        return any(one.get("kind") == JOB.name and one.get("name") == name and one.get("controller") for one in owners)
-
-    foreign = None if job is None or belongs(job, experiment) else job
-    return [pod for pod in pods if made(pod) and (foreign is None or not belongs(pod, foreign))]
-
-
-def finished(thing: Object) -> str:
-    """Return how a Job has ended; empty while it has not."""
-    for condition in (thing.get("status") or {}).get("conditions") or ():
-        if condition["type"] in ("Complete", "Failed") and condition["status"] == "True":
-            return str(condition.get("message") or condition.get("reason") or condition["type"])
-    return ""

@@ -30,12 +30,42 @@ FORCE_ANNOTATION: Final = f"{GROUP}/force-delete"
 TEMPLATE_ANNOTATION: Final = f"{GROUP}/template-digest"
 """On a cluster that was made for an experiment: of which template. The template may be edited until the experiment has begun."""
 
+_VALUE_MAX: Final = 40
+
 AGENT_CONTAINER: Final = "chaos-agent"
 
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 REPORT_COMPONENT: Final = "report"
 """Value of that label on the Job that makes a report, and on its pod."""
 
+
+# --- what people ask for ----------------------------------------------------------------------------------------------
+
+
+def asks(experiment: Object, annotation: str) -> bool:
+    """Return whether an annotation says ``true``, in whatever case: YAML and people write True and TRUE, too."""
+    return _value(experiment, annotation).lower() == "true"
+
+
+def unread(experiment: Object) -> str:
+    """Annotations with another value, which do nothing, and what is allowed; empty when there are none."""
+    wrong = [
+        f"annotation {name}={_value(experiment, name)[:_VALUE_MAX]!r} does nothing; allowed: true"
+        for name in (ABORT_ANNOTATION, FORCE_ANNOTATION)
+        if name in _annotations(experiment) and not asks(experiment, name)
+    ]
+    return "; ".join(wrong)
+
+
+def _value(experiment: Object, name: str) -> str:
+    return str(_annotations(experiment).get(name) or "")
+
+
+def _annotations(experiment: Object) -> Object:
+    return experiment["metadata"].get("annotations") or {}
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
 
 JOB_NAME_MAX: Final = 57
 """Its pods have five more characters and a dash, and their names become labels."""

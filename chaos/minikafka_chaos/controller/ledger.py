@@ -18,11 +18,10 @@ from typing import Any, Final, Protocol
 from minikafka.telemetry.fault_verbs import TAKE_OUT, UNDOING, Verb
 
 from minikafka_chaos.controller import record, topics
-from minikafka_chaos.controller.annotations import asks
-from minikafka_chaos.controller.api import Phase
 from minikafka_chaos.controller.budget import BudgetRefusal
-from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, Object
+from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, Object, asks
 from minikafka_chaos.controller.record import Whereabouts
+from minikafka_chaos.controller.status import ExperimentStatus, Phase
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds.kubernetes import SLACK_SECONDS
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
@@ -129,12 +128,11 @@ class StatusLedger:
     def _intend(self, fault: Fault, targets: Targets) -> None:
         verb = fault.verb.value
 
-        def change(thing: Object) -> dict[str, Any]:
+        def change(thing: Object, status: ExperimentStatus) -> ExperimentStatus:
             # All of it anew on each attempt: a broker may be in another pod by now, and others may be out.
-            status = thing.get("status") or {}
-            self._require_running(thing)
-            others = [one for one in record.open_faults(status) if "broker" in one and one["id"] != fault.id]
-            out = {one["broker"] for one in others if one["verb"] in TAKE_OUT}
+            self._require_running(thing, status)
+            others = [one for one in status.open_faults if one.id != fault.id]
+            out = {one.broker for one in others if one.broker is not None and one.verb in TAKE_OUT}
             if refusal := self._guard(fault.verb, targets.brokers, out):
                 kind = _MayPass if refusal.passes else FaultRefused
                 raise kind(f"{fault.step}: {verb}: {refusal.why}")
@@ -156,13 +154,11 @@ class StatusLedger:
             return
         fault_id = handle.fault.id
 
-        def change(thing: Object) -> dict[str, Any]:
-            status = record.injected(thing.get("status") or {}, fault_id, self._now(), self._where(handle.targets))
-            if not handle.fault.rule.lasts:
-                status = record.recovered(
-                    status, lambda one: one["id"] == fault_id, "leaves nothing to undo", self._now()
-                )
-            return status
+        def change(_: Object, status: ExperimentStatus) -> ExperimentStatus:
+            status = record.injected(status, fault_id, self._now(), self._where(handle.targets))
+            if handle.fault.rule.lasts:
+                return status
+            return record.recovered(status, lambda one: one.id == fault_id, "leaves nothing to undo", self._now())
 
         self._change(change)
 
@@ -179,84 +175,74 @@ class StatusLedger:
         if fault.verb in UNDOING:
             return
         why = f"could not be made: {' '.join(str(error).split()) or type(error).__name__}"
-        self._change(lambda thing: record.failed(thing.get("status") or {}, fault.id, why))
+        self._change(lambda _, status: record.failed(status, fault.id, why))
 
     def recovered(self, handle: Handle, how: str) -> None:
         """Nothing of it is left."""
         fault_id = handle.fault.id
-        self._change(
-            lambda thing: record.recovered(
-                thing.get("status") or {}, lambda one: one["id"] == fault_id, how, self._now()
-            )
-        )
+        self._change(lambda _, status: record.recovered(status, lambda one: one.id == fault_id, how, self._now()))
 
     # -- topics in a cluster that stays --------------------------------------------------------------------------------
 
     def intend_topic(self, name: str) -> None:
         """Write down that a topic is about to be made, and get the permission. Raises FaultRefused."""
 
-        def change(thing: Object) -> dict[str, Any]:
-            self._require_running(thing)
-            return topics.intended(thing.get("status") or {}, name, self._now())
+        def change(thing: Object, status: ExperimentStatus) -> ExperimentStatus:
+            self._require_running(thing, status)
+            return topics.intended(status, name, self._now())
 
         self._change(change)
 
     def topic_made(self, name: str, topic_id: str) -> None:
         """Brokers have made it; by this id it will be removed."""
-        self._change(lambda thing: topics.made(thing.get("status") or {}, name, topic_id))
+        self._change(lambda _, status: topics.made(status, name, topic_id))
 
     def topic_not_made(self, name: str, why: str) -> None:
         """Brokers have refused it: nothing of it is the experiment's."""
-        self._change(lambda thing: topics.not_made(thing.get("status") or {}, name, why))
+        self._change(lambda _, status: topics.not_made(status, name, why))
 
     # -- what else the runner tells ------------------------------------------------------------------------------------
 
     def take(self) -> None:
         """Be the runner of this experiment. Raises FaultRefused when it has one, or has ended."""
 
-        def change(thing: Object) -> dict[str, Any]:
-            status = thing.get("status") or {}
-            self._require_running(thing, other=status.get("runner") not in (None, "", self._runner))
-            return {**status, "runner": self._runner}
+        def change(thing: Object, status: ExperimentStatus) -> ExperimentStatus:
+            self._require_running(thing, status, other=status.runner not in (None, "", self._runner))
+            return status.but(runner=self._runner)
 
         self._change(change)
 
     def set_fields(self, **fields: Any) -> None:
-        """Set fields of the status, whatever the experiment is doing."""
-        self._change(lambda thing: {**(thing.get("status") or {}), **fields})
+        """Set fields of the status, named as in an object, whatever the experiment is doing."""
+        self._change(lambda _, status: ExperimentStatus.of({"status": {**status.document(), **fields}}))
 
     def judging(self) -> None:
         """The story is told, and every fault undone; a run that is being ended from outside stays as it is."""
 
-        def change(thing: Object) -> dict[str, Any]:
-            status = dict(thing.get("status") or {})
-            if status.get("phase") == Phase.RUNNING and not record.open_faults(status):
-                status["phase"] = Phase.JUDGING.value
-            return status
+        def change(_: Object, status: ExperimentStatus) -> ExperimentStatus:
+            over = status.phase is Phase.RUNNING and not status.open_faults
+            return status.but(phase=Phase.JUDGING) if over else status
 
         self._change(change)
 
     # -- compare-and-set -----------------------------------------------------------------------------------------------
 
-    def _require_running(self, thing: Object, *, other: bool | None = None) -> None:
-        metadata, status = thing["metadata"], thing.get("status") or {}
-        if "deletionTimestamp" in metadata:
+    def _require_running(self, thing: Object, status: ExperimentStatus, *, other: bool | None = None) -> None:
+        if "deletionTimestamp" in thing["metadata"]:
             raise FaultRefused("the experiment is being deleted")
         if asks(thing, ABORT_ANNOTATION):
             raise FaultRefused(f"the experiment is being aborted (annotation {ABORT_ANNOTATION})")
-        if status.get("phase") != Phase.RUNNING:
-            raise FaultRefused(f"the experiment is not running: its phase is {status.get('phase') or 'not set'}")
-        if other if other is not None else status.get("runner") != self._runner:
-            raise FaultRefused(f"the experiment is run by {status.get('runner') or 'nobody'}")
+        if status.phase is not Phase.RUNNING:
+            phase = "not set" if status.phase is None else status.phase.value
+            raise FaultRefused(f"the experiment is not running: its phase is {phase}")
+        if other if other is not None else status.runner != self._runner:
+            raise FaultRefused(f"the experiment is run by {status.runner or 'nobody'}")
 
-    def _healed(self, thing: Object, status: dict[str, Any]) -> dict[str, Any]:
-        """Return where the faults have changed, the condition Healed with them: the controller writes nothing meanwhile."""
-        if status.get("faults") == (thing.get("status") or {}).get("faults"):
-            return status
-        return record.with_healed(status, int(thing["metadata"].get("generation") or 0), self._now())
+    def _change(self, change: Callable[[Object, ExperimentStatus], ExperimentStatus]) -> None:
+        """Read, change, write, until nobody was in between. Raises ToolTrouble when the API server stays away.
 
-    def _change(self, change: Callable[[Object], dict[str, Any]]) -> None:
-        """Read, change, write, until nobody was in between. Raises ToolTrouble when the API server stays away."""
+        Where the faults have changed, the condition Healed is changed with them: the controller writes nothing meanwhile.
+        """
         deadline = self._monotonic() + PATIENCE_SECONDS
         with self._lock:
             while True:
@@ -264,9 +250,13 @@ class StatusLedger:
                     thing = self._store.read()
                     if thing is None:
                         raise FaultRefused("the experiment is gone")
-                    status = self._healed(thing, change(thing))
-                    if status != (thing.get("status") or {}):
-                        self._store.write_status({**thing, "status": status})
+                    before = ExperimentStatus.of(thing)
+                    status = change(thing, before)
+                    if status.faults != before.faults:
+                        generation = int(thing["metadata"].get("generation") or 0)
+                        status = record.with_healed(status, generation, self._now())
+                    if status != before:
+                        self._store.write_status({**thing, "status": status.document()})
                     return
                 except ExperimentChanged:
                     logger.debug("The experiment changed meanwhile; once more")

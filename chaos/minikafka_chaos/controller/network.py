@@ -13,6 +13,7 @@ from minikafka_kube.observed import Pod
 
 from minikafka_chaos.controller import record
 from minikafka_chaos.controller.agents import CommandResult
+from minikafka_chaos.controller.status import ExperimentStatus
 from minikafka_chaos.grounds.kubernetes_network import (
     COMMAND,
     CONTAINER,
@@ -48,9 +49,9 @@ def wants_links(experiment: Mapping[str, Any]) -> bool:
     return False
 
 
-def has_links(status: Mapping[str, Any], pod: Pod) -> bool:
+def has_links(status: ExperimentStatus, pod: Pod) -> bool:
     """Return whether a fault of the network may be left in a pod."""
-    return any(fault["verb"] in VERBS and record.may_be_in(fault, pod) for fault in record.open_faults(status))
+    return any(fault.verb in VERBS and record.may_be_in(fault, pod) for fault in status.open_faults)
 
 
 class NetworkAgentPods:

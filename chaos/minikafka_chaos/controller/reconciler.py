@@ -21,11 +21,13 @@ from minikafka_kube.names import CLUSTER_LABEL, Names
 from minikafka_kube.observed import ObservedCluster, Pod
 
 from minikafka_chaos.controller import reports, topics
-from minikafka_chaos.controller.admission import cluster_name
+from minikafka_chaos.controller.admission import Surroundings, admit, cluster_name
 from minikafka_chaos.controller.agents import CommandResult
+from minikafka_chaos.controller.creation import WAIT_SECONDS, not_now, refused
 from minikafka_chaos.controller.experiments import decide
 from minikafka_chaos.controller.healing import settled
-from minikafka_chaos.controller.jobs import JobSettings, belongs, runners_of, runs_claim
+from minikafka_chaos.controller.job_state import belongs, runners_of
+from minikafka_chaos.controller.jobs import JobSettings, job, own_cluster, runs_claim
 from minikafka_chaos.controller.kinds import (
     EVENT,
     EXPERIMENT,
@@ -37,10 +39,11 @@ from minikafka_chaos.controller.kinds import (
     report_job_name,
 )
 from minikafka_chaos.controller.network import NetworkAgentPods, has_links, wants_links
-from minikafka_chaos.controller.starting import WAIT_SECONDS, not_now, refused
+from minikafka_chaos.controller.status import ExperimentStatus, Phase
 from minikafka_chaos.controller.steps import (
     CreateCluster,
     CreateJob,
+    CreateReportJob,
     ObservedExperiment,
     Recover,
     Remove,
@@ -61,6 +64,7 @@ RECOVER_SECONDS_MAX: Final = 10.0
 RECOVER_RETRY_SECONDS: Final = 2.0
 REFUSALS: Final = frozenset({400, 403, 422})
 """Of an object that is to be made: by a quota, an admission webhook, a policy, or what is allowed in its fields."""
+MAY_BEGIN: Final = (None, Phase.PENDING, Phase.REFUSED)
 _NOTE_MAX: Final = 1024
 _KINDS: Final = {kind.name: kind for kind in (EXPERIMENT, JOB, CLUSTER)}
 
@@ -166,8 +170,8 @@ class ExperimentReconciler:
             if observed is None:
                 self._telemetry.forget_experiment(namespace, name)
                 return ReconcileResult("changed" if number else "steady", gone=True)
-            self._telemetry.export_experiment(observed.experiment)
-            step = decide(observed, self._settings)
+            self._telemetry.export_experiment(namespace, name, observed.status)
+            step = decide(observed)
             if isinstance(step, Wait):
                 return ReconcileResult("changed" if number else "steady", step.seconds)
             retry = None
@@ -182,8 +186,9 @@ class ExperimentReconciler:
                 if follows is None:
                     raise
                 logger.warning("%s/%s: %s", namespace, name, words_of(error))
-                if not isinstance(follows, Wait):
-                    retry = await self._do(observed, follows)
+                if isinstance(follows, Wait):
+                    return ReconcileResult("changed", follows.seconds)
+                retry = await self._do(observed, follows)
                 if code not in REFUSALS:
                     return ReconcileResult("changed", WAIT_SECONDS)
             if retry is not None:
@@ -197,48 +202,54 @@ class ExperimentReconciler:
         experiment = await self._server.get(EXPERIMENT, namespace, name)
         if experiment is None:
             return None
-        status = experiment.get("status") or {}
-        cluster = str(status["cluster"]) if status.get("startedAt") else cluster_name(experiment)
+        status = ExperimentStatus.of(experiment)
+        begun = status.started_at is not None
+        cluster = status.cluster if begun and status.cluster else cluster_name(experiment)
         names = Names(namespace, cluster)
-        claim = "" if status.get("startedAt") else runs_claim(experiment, self._settings)
-        report = report_job_name(name) if reports.is_wanted(experiment, self._settings) else ""
-        kept = asyncio.gather(self._if_named(CLAIM, namespace, claim), self._if_named(JOB, namespace, report))
-        thing, lease, job, of_jobs, pods = await asyncio.gather(
+        claim = "" if begun else runs_claim(experiment, self._settings)
+        report = report_job_name(name) if reports.is_wanted(status, self._settings) else ""
+        former = "" if begun or status.cluster in (None, cluster) else str(status.cluster)
+        kept = asyncio.gather(
+            self._if_named(CLAIM, namespace, claim),
+            self._if_named(JOB, namespace, report),
+            self._if_named(CLUSTER, namespace, former),
+            self._if_named(LEASE, namespace, former and Names(namespace, former).disruption),
+        )
+        thing, lease, named_job, of_jobs, pods = await asyncio.gather(
             self._server.get(CLUSTER, namespace, cluster),
             self._server.get(LEASE, namespace, names.disruption),
             self._server.get(JOB, namespace, job_name(name)),
             self._server.find_all(POD, namespace, labels=f"{EXPERIMENT_LABEL}={name}"),
             self._server.find_all(POD, namespace, labels=f"{CLUSTER_LABEL}={cluster}"),
         )
-        volume, report_job = await kept
-        former = str(status.get("cluster") or "")
-        former = "" if status.get("startedAt") or former == cluster else former
-        former_lease = Names(namespace, former).disruption if former else ""
-        owned = await self._topics(names, thing) if topics.open_topics(status) else None
-        runners = runners_of(experiment, job, of_jobs)
-        reporters = [pod for pod in of_jobs if report_job is not None and belongs(pod, report_job)]
-        found = ObservedExperiment(
-            experiment,
-            self._now(),
-            thing,
-            lease,
-            job,
-            runners,
-            former_cluster=await self._if_named(CLUSTER, namespace, former),
-            former_lease=await self._if_named(LEASE, namespace, former_lease),
-            claim=volume,
-            topics=owned,
-            report_job=report_job,
-            report_pods=reporters,
-        )
+        volume, report_job, former_cluster, former_lease = await kept
+        there, brokers = Surroundings(thing, lease, named_job, volume), {}
         if thing is not None:
             # By the operator's own judgement: whose pods these are, who is controller, and how old what is known may be.
-            seen = await self._cluster(names, thing, pods, partitions=not status.get("startedAt"))
+            seen = await self._cluster(names, thing, pods, partitions=not begun)
+            brokers = seen.brokers
             known = [partition for state in seen.topic_states for partition in state.partitions]
-            found = replace(found, brokers=seen.brokers, partitions=known, gap=seen.gap)
-        if not status.get("startedAt") and wants_links(experiment):
-            found = replace(found, network=await self._network.refusal(found.brokers.values()))
-        return found
+            there = replace(there, partitions=known, gap=seen.gap)
+        if not begun and wants_links(experiment):
+            there = replace(there, network=await self._network.refusal(brokers.values()))
+        now = self._now().replace(microsecond=0)  # as a status has it
+        return ObservedExperiment(
+            experiment,
+            now,
+            self._settings,
+            status,
+            thing,
+            lease,
+            named_job,
+            runners_of(experiment, named_job, of_jobs),
+            brokers,
+            former_cluster,
+            former_lease,
+            admission=admit(experiment, there, self._settings, now) if status.phase in MAY_BEGIN else None,
+            topics=await self._topics(names, thing) if status.open_topics else None,
+            report_job=report_job,
+            report_pods=[pod for pod in of_jobs if report_job is not None and belongs(pod, report_job)],
+        )
 
     async def _topics(self, names: Names, cluster: Object | None) -> topics.Seen:
         """First the metadata, then the objects: what the metadata leaves to an object is in one that was there by then."""
@@ -269,30 +280,34 @@ class ExperimentReconciler:
 
     # -- acting -----------------------------------------------------------------------------------------------------
 
-    async def _do(self, o: ObservedExperiment, step: Step) -> float | None:
+    async def _do(self, seen: ObservedExperiment, step: Step) -> float | None:
         """Do it; seconds to wait before the next look, None: none."""
-        namespace = o.experiment["metadata"]["namespace"]
+        namespace, experiment = seen.namespace, seen.experiment
         await self._leadership.confirm()
         match step:
             case WriteStatus(status, events):
-                await self._server.replace_status(EXPERIMENT, namespace, {**o.experiment, "status": dict(status)})
-                logger.info("%s/%s: %s", namespace, o.name, status.get("phase"))
-                await self._events.emit(EXPERIMENT, o.experiment, events)
+                await self._server.replace_status(EXPERIMENT, namespace, {**experiment, "status": status.document()})
+                logger.info("%s/%s: %s", namespace, seen.name, status.phase)
+                await self._events.emit(EXPERIMENT, experiment, events)
             case SetFinalizer(on, events):
-                await self._events.emit(EXPERIMENT, o.experiment, events)
-                metadata = o.experiment["metadata"]
+                await self._events.emit(EXPERIMENT, experiment, events)
+                metadata = experiment["metadata"]
                 others = [one for one in metadata.get("finalizers") or () if one != FINALIZER]
                 wanted = [*others, FINALIZER] if on else others
-                await self._server.set_finalizers(EXPERIMENT, namespace, o.name, metadata["resourceVersion"], wanted)
+                await self._server.set_finalizers(EXPERIMENT, namespace, seen.name, metadata["resourceVersion"], wanted)
             case WriteLease(lease, new, events):
                 if new:
                     await self._server.create(LEASE, namespace, lease)
                 else:
                     await self._server.replace(LEASE, namespace, lease)
-                await self._events.emit(EXPERIMENT, o.experiment, events)
-            case CreateCluster(thing):
-                await self._server.create(CLUSTER, namespace, thing)
-            case CreateJob(thing):
+                await self._events.emit(EXPERIMENT, experiment, events)
+            case CreateCluster(name, template):
+                await self._server.create(CLUSTER, namespace, own_cluster(experiment, name, template))
+            case CreateJob(_, cluster, seconds):
+                await self._server.create(JOB, namespace, job(experiment, cluster, seconds, self._settings))
+            case CreateReportJob():
+                assert self._settings.report is not None
+                thing = reports.report_job(experiment, self._settings, self._settings.report)
                 await self._server.create(JOB, namespace, thing)
             case Remove(kind, name, uid):
                 await self._server.delete(_KINDS[kind], namespace, name, uid)
@@ -300,7 +315,7 @@ class ExperimentReconciler:
                 await self._remove(namespace, removals)
                 return STALE_RETRY_SECONDS
             case Recover(pods, settle):
-                return await self._recover(o, pods, settle)
+                return await self._recover(seen, pods, settle)
         return None
 
     async def _remove(self, namespace: str, removals: Sequence[topics.Removal]) -> None:
@@ -313,14 +328,14 @@ class ExperimentReconciler:
                     raise
                 logger.info("MiniKafkaTopic %s/%s changed meanwhile: %s", namespace, removal.name, error)
 
-    async def _recover(self, o: ObservedExperiment, pods: Sequence[Pod], settle: bool) -> float | None:
-        namespace = o.experiment["metadata"]["namespace"]
+    async def _recover(self, seen: ObservedExperiment, pods: Sequence[Pod], settle: bool) -> float | None:
+        namespace = seen.namespace
 
         async def ask(pod: Pod) -> str:
             try:
                 async with asyncio.timeout(RECOVER_SECONDS_MAX):
                     asked = [self._agents.recover(namespace, pod.name)]
-                    if has_links(o.status, pod):
+                    if has_links(seen.status, pod):
                         asked.append(self._network.recover(namespace, pod))
                     return "; ".join(wrong for wrong in await asyncio.gather(*asked) if wrong)
             except TimeoutError:
@@ -331,12 +346,12 @@ class ExperimentReconciler:
         self._telemetry.recoveries.labels("failed").inc(sum(bool(wrong) for wrong in answers))
         for pod, wrong in zip(pods, answers, strict=True):
             if wrong:
-                logger.warning("%s/%s: the agent of %s: %s", namespace, o.name, pod.name, wrong)
+                logger.warning("%s/%s: the agent of %s: %s", namespace, seen.name, pod.name, wrong)
         if not settle:
             return STALE_RETRY_SECONDS
-        everywhere = not any(answers) and len(pods) == len(o.brokers) and bool(pods)
-        write = settled(o, list(zip(pods, answers, strict=True)), all_answered=everywhere)
+        everywhere = not any(answers) and len(pods) == len(seen.brokers) and bool(pods)
+        write = settled(seen, list(zip(pods, answers, strict=True)), all_answered=everywhere)
         if write is None:
             return RECOVER_RETRY_SECONDS  # nobody answered; it will expire
-        await self._do(o, write)
+        await self._do(seen, write)
         return None

@@ -8,21 +8,20 @@ experiment and goes with it, its executors belong to its pod.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from minikafka_kube.conditions import Judgement, condition
-from minikafka_kube.observed import deleting
+from minikafka_kube.conditions import Judgement
+from minikafka_kube.instants import instant
 
-from minikafka_chaos.controller.api import Phase
+from minikafka_chaos.controller.creation import START_SECONDS
+from minikafka_chaos.controller.job_state import ends, finished, why_not_begun
 from minikafka_chaos.controller.jobs import (
     RUNS_PATH,
     RUNS_VOLUME,
     JobSettings,
     ReportSettings,
-    belongs,
-    finished,
     job_of,
     labels,
     pod_of,
@@ -31,8 +30,9 @@ from minikafka_chaos.controller.jobs import (
 )
 from minikafka_chaos.controller.kinds import COMPONENT_LABEL, REPORT_COMPONENT, Object, report_job_name
 from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason
+from minikafka_chaos.controller.status import ExperimentStatus, Phase, ReportStatus
+from minikafka_chaos.controller.steps import ObservedExperiment
 
-WRITABLE: Final = frozenset({"ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"})
 PAGE: Final = "report.html"
 _DETAIL_MAX: Final = 1000
 
@@ -44,35 +44,12 @@ FINAL: Final = frozenset(
 
 @dataclass(frozen=True)
 class ReportOutcome:
-    """What has become of a report: fields of the status, and the condition."""
+    """What has become of a report: the condition, and what the status says of it."""
 
     judgement: Judgement
-    fields: Mapping[str, Any]
-
-    @property
-    def warning(self) -> bool:
-        """Return whether somebody should look at it."""
-        return self.judgement.holds is False
-
-
-# --- the claim --------------------------------------------------------------------------------------------------------
-
-
-def claim_refusal(name: str, claim: Object | None) -> tuple[ChaosReason, str] | None:
-    """Return why a run cannot be kept there, as far as can be seen before; None when nothing speaks against it."""
-    if not name:
-        return None
-    if claim is None:
-        return ChaosReason.CLAIM_NOT_FOUND, f"runs.claim: there is no PersistentVolumeClaim {name} in this namespace"
-    if deleting(claim):
-        return ChaosReason.CLAIM_NOT_FOUND, f"runs.claim: PersistentVolumeClaim {name} is being deleted"
-    modes = (claim.get("spec") or {}).get("accessModes") or ()
-    if not WRITABLE.intersection(modes):
-        says = f"runs.claim: PersistentVolumeClaim {name} is {', '.join(modes)}; allowed: {', '.join(sorted(WRITABLE))}"
-        return ChaosReason.CLAIM_NOT_WRITABLE, says
-    if (claim.get("status") or {}).get("phase") == "Lost":
-        return ChaosReason.CLAIM_NOT_FOUND, f"runs.claim: the volume of PersistentVolumeClaim {name} is gone"
-    return None
+    report: ReportStatus | None = None
+    look_again_seconds: float | None = None
+    """None: its Job and its pod tell when something happens."""
 
 
 # --- the Job ----------------------------------------------------------------------------------------------------------
@@ -110,49 +87,59 @@ def report_job(experiment: Object, settings: JobSettings, report: ReportSettings
 # --- what became of it ------------------------------------------------------------------------------------------------
 
 
-def is_wanted(experiment: Object, settings: JobSettings) -> bool:
+def is_wanted(status: ExperimentStatus, settings: JobSettings) -> bool:
     """Return whether there is a report still to come."""
-    status = experiment.get("status") or {}
-    if settings.report is None or status.get("phase") != Phase.COMPLETED or not status.get("run"):
+    if settings.report is None or status.phase is not Phase.COMPLETED or not status.run:
         return False
-    return condition(status, ChaosCondition.REPORTED).get("reason") not in FINAL
+    return status.condition(ChaosCondition.REPORTED).get("reason") not in FINAL
 
 
-def look(experiment: Object, settings: JobSettings, job: Object | None, pods: Sequence[Object]) -> ReportOutcome:
+def look(seen: ObservedExperiment) -> ReportOutcome:
     """Return how far the report is; asked where one `is_wanted`."""
-    status = experiment["status"]
-    claim, name = status.get("runsClaim"), report_job_name(experiment["metadata"]["name"])
+    status, job = seen.status, seen.report_job
+    claim, name = status.runs_claim, report_job_name(seen.name)
     if not claim:
         says = "the run went with the Job's pod; for a report it needs a claim: spec.runs.claim, or runs.claim of the chart"
         return _failed(ChaosReason.NO_CLAIM, says)
-    going_on = ReportOutcome(
-        Judgement(ChaosCondition.REPORTED, None, ChaosReason.REPORT_GOING_ON, f"Job {name} makes it"), {}
-    )
-    if job is None:
-        return going_on
-    if not belongs(job, experiment):
+    how = "" if job is None else finished(job)
+    if job is not None and not seen.owns(job):
         return _failed(ChaosReason.REPORT_FAILED, f"there is a Job {name} that is not this experiment's")
-    how = finished(job)
     if not how:
-        return going_on
-    found = _result(pods)
-    verdict = status.get("verdict")
+        return _going_on(seen, name)
+    found = _result(seen.report_pods)
     if found is None:
-        return _failed(ChaosReason.REPORT_FAILED, f"Job {name}: {_last_words(pods) or how}")
-    path = f"{status['run']}/{PAGE}"
-    made: dict[str, Any] = {"claim": claim, "path": path, "verdict": found.verdict}
-    assert settings.report is not None
-    if settings.report.desk:
-        where = f"kubectl --namespace {experiment['metadata']['namespace']} exec deploy/{settings.report.desk}"
-        made["copy"] = f"{where} -- cat {RUNS_PATH}/{path} > {PAGE}"
-    if found.agree is False or found.verdict != verdict:
-        says = f"the verifier says {verdict}, Spark {found.verdict}: {found.sentence} (see {path} on claim {claim})"
-        return ReportOutcome(
-            Judgement(ChaosCondition.REPORTED, False, ChaosReason.REPORT_DISAGREES, says[:_DETAIL_MAX]),
-            {"report": made},
+        return _failed(ChaosReason.REPORT_FAILED, f"Job {name}: {_last_words(seen.report_pods) or how}")
+    path = f"{status.run}/{PAGE}"
+    report = ReportStatus(claim=claim, path=path, verdict=found.verdict, copy_with=_copy_with(seen, path))
+    if found.agree is False or found.verdict != status.verdict:
+        says = (
+            f"the verifier says {status.verdict}, Spark {found.verdict}: {found.sentence} (see {path} on claim {claim})"
         )
+        disagrees = Judgement(ChaosCondition.REPORTED, False, ChaosReason.REPORT_DISAGREES, says[:_DETAIL_MAX])
+        return ReportOutcome(disagrees, report)
     says = f"{path} on claim {claim}: {found.verdict}, as the verifier says"
-    return ReportOutcome(Judgement(ChaosCondition.REPORTED, True, ChaosReason.REPORT_MADE, says), {"report": made})
+    return ReportOutcome(Judgement(ChaosCondition.REPORTED, True, ChaosReason.REPORT_MADE, says), report)
+
+
+def _going_on(seen: ObservedExperiment, name: str) -> ReportOutcome:
+    """Its Job is to be made, or at work, or its pod waits for something, which is told where it takes long."""
+    says, wait = f"Job {name} makes it", None
+    begun = any((pod.get("status") or {}).get("phase") not in (None, "Pending") for pod in seen.report_pods)
+    if seen.report_job is not None and not begun:
+        since = instant(seen.report_job["metadata"].get("creationTimestamp")) or seen.now
+        wait = START_SECONDS - (seen.now - since).total_seconds()
+        if wait <= 0:
+            says += f"; it has not begun: {why_not_begun(seen.report_pods, seen.report_job)}"
+    going_on = Judgement(ChaosCondition.REPORTED, None, ChaosReason.REPORT_GOING_ON, says)
+    return ReportOutcome(going_on, look_again_seconds=wait if wait is not None and wait > 0 else None)
+
+
+def _copy_with(seen: ObservedExperiment, path: str) -> str | None:
+    """A command that copies the page out, where a Deployment mounts the claim."""
+    assert seen.settings.report is not None
+    if not (desk := seen.settings.report.desk):
+        return None
+    return f"kubectl --namespace {seen.namespace} exec deploy/{desk} -- cat {RUNS_PATH}/{path} > {PAGE}"
 
 
 @dataclass(frozen=True)
@@ -169,7 +156,7 @@ def _result(pods: Sequence[Object]) -> _Found | None:
 
     Kubernetes keeps the end of a container's log only where it failed: one that ended with 0 has found Passed.
     """
-    for ended in _terminated(pods):
+    for ended in ends(pods):
         if ended.get("exitCode") == 0:
             return _Found("Passed", "", True)
         for line in reversed(str(ended.get("message") or "").split("\n")):
@@ -182,17 +169,12 @@ def _result(pods: Sequence[Object]) -> _Found | None:
 
 
 def _last_words(pods: Sequence[Object]) -> str:
-    for ended in _terminated(pods):
+    for ended in ends(pods):
         lines = [line.strip() for line in str(ended.get("message") or "").splitlines() if line.strip()]
         said = lines[-1] if lines else str(ended.get("reason") or "ended")
         return f"{said} (exit code {ended.get('exitCode')})"[-_DETAIL_MAX:]
     return ""
 
 
-def _terminated(pods: Sequence[Object]) -> list[Mapping[str, Any]]:
-    statuses = [one for pod in pods for one in (pod.get("status") or {}).get("containerStatuses") or ()]
-    return [one["state"]["terminated"] for one in statuses if (one.get("state") or {}).get("terminated")]
-
-
 def _failed(reason: ChaosReason, message: str) -> ReportOutcome:
-    return ReportOutcome(Judgement(ChaosCondition.REPORTED, False, reason, message[:_DETAIL_MAX]), {})
+    return ReportOutcome(Judgement(ChaosCondition.REPORTED, False, reason, message[:_DETAIL_MAX]))

@@ -6,17 +6,17 @@ says meanwhile may be older than the fault, so a container in which a broker was
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Final
+from datetime import datetime, timedelta
+from typing import Final
 
 from minikafka.telemetry.fault_verbs import ENDING, TAKE_OUT
-from minikafka_kube.instants import instant
+from minikafka_kube.instants import LATEST, time_text
 from minikafka_kube.observed import Pod, deleting
 
 from minikafka_chaos.controller import record
-from minikafka_chaos.controller.api import FaultState
+from minikafka_chaos.controller.status import ExperimentStatus, FaultState, FaultStatus
 from minikafka_chaos.controller.steps import ObservedExperiment
 
 BACK_SECONDS_MAX: Final = 420
@@ -29,63 +29,61 @@ UNNOTICED_SECONDS_MAX: Final = 60
 class NotBack:
     """A broker that is not back."""
 
-    fault: Mapping[str, Any]
+    fault: FaultStatus
     """The last that took it."""
     late: bool
     """Whether it is waited for no longer."""
 
     def __str__(self) -> str:
         fault = self.fault
-        return f"broker {fault['broker']} ({fault['verb']}, step {fault['step']}, over at {fault['recoveredAt']})"
+        over = "" if fault.recovered_at is None else time_text(fault.recovered_at)
+        return f"broker {fault.broker} ({fault.verb}, step {fault.step}, over at {over})"
 
 
-def missing(o: ObservedExperiment, status: Mapping[str, Any]) -> list[NotBack]:
+def missing(seen: ObservedExperiment, status: ExperimentStatus) -> list[NotBack]:
     """Find them. A cluster of the experiment's own goes as a whole; of one that is gone nobody is missed."""
-    cluster = o.cluster
-    if cluster is None or o.own_cluster is not None or deleting(cluster) or o.cluster_is_another:
+    cluster = seen.cluster
+    if cluster is None or seen.own_cluster is not None or deleting(cluster) or seen.cluster_is_another:
         return []
     replicas = int(cluster["spec"]["brokers"]["replicas"])
     return [
-        NotBack(faults[-1], _is_late(faults[-1], o))
+        NotBack(faults[-1], _is_late(faults[-1], seen.now))
         for broker, faults in sorted(_taken(status).items())
-        if 0 <= broker < replicas and not _is_back(faults, o.brokers.get(broker), o)
+        if 0 <= broker < replicas and not _is_back(faults, seen.brokers.get(broker), seen.now)
     ]
 
 
-def _taken(status: Mapping[str, Any]) -> dict[int, list[dict[str, Any]]]:
+def _taken(status: ExperimentStatus) -> dict[int, list[FaultStatus]]:
     """The faults of each broker that are over, in the order in which they ended. What goes on is no question of coming back."""
-    found: dict[int, list[dict[str, Any]]] = {}
-    for fault in record.faults_of(status):
-        over = fault["state"] == FaultState.RECOVERED and instant(fault.get("recoveredAt")) is not None
-        if over and "broker" in fault and fault["verb"] in TAKE_OUT:
-            found.setdefault(fault["broker"], []).append(fault)
-    for faults in found.values():
-        faults.sort(key=lambda one: str(one["recoveredAt"]))
+    found: dict[int, list[FaultStatus]] = {}
+    for fault in sorted(status.faults or (), key=lambda one: one.recovered_at or LATEST):
+        over = fault.state is FaultState.RECOVERED and fault.recovered_at is not None
+        if over and fault.broker is not None and fault.verb in TAKE_OUT:
+            found.setdefault(fault.broker, []).append(fault)
     return found
 
 
-def _is_back(faults: list[dict[str, Any]], pod: Pod | None, o: ObservedExperiment) -> bool:
-    return pod is not None and pod.ready and not any(_is_of_before(fault, pod, o) for fault in faults)
+def _is_back(faults: list[FaultStatus], pod: Pod | None, now: datetime) -> bool:
+    return pod is not None and pod.ready and not any(_is_of_before(fault, pod, now) for fault in faults)
 
 
-def _is_of_before(fault: Mapping[str, Any], pod: Pod, o: ObservedExperiment) -> bool:
+def _is_of_before(fault: FaultStatus, pod: Pod, now: datetime) -> bool:
     """Return whether the pod tells of the container in which this fault ended the broker.
 
     Where a fault was written down and never made, it is rightly the same one; that is known once the kubelet has had its time.
     """
     here = record.whereabouts(pod.thing)
-    same = fault["verb"] in ENDING and (fault.get("podUid"), fault.get("containerId")) == (pod.uid, here.container_id)
-    return same and _seconds_over(fault, o) < UNNOTICED_SECONDS_MAX
+    same = fault.verb in ENDING and (fault.pod_uid, fault.container_id) == (pod.uid, here.container_id)
+    return same and _seconds_over(fault, now) < UNNOTICED_SECONDS_MAX
 
 
-def _is_late(fault: Mapping[str, Any], o: ObservedExperiment) -> bool:
+def _is_late(fault: FaultStatus, now: datetime) -> bool:
     """Also where it ended far in the future: somebody else wrote that."""
-    return abs(_seconds_over(fault, o)) >= BACK_SECONDS_MAX
+    return abs(_seconds_over(fault, now)) >= BACK_SECONDS_MAX
 
 
-def _seconds_over(fault: Mapping[str, Any], o: ObservedExperiment) -> float:
-    over = instant(fault.get("recoveredAt"))
-    return 0.0 if over is None else (o.now - over) / timedelta(seconds=1)
+def _seconds_over(fault: FaultStatus, now: datetime) -> float:
+    return 0.0 if fault.recovered_at is None else (now - fault.recovered_at) / timedelta(seconds=1)
 
 
 def described(found: list[NotBack]) -> str:

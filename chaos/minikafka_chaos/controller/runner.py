@@ -31,6 +31,7 @@ from minikafka_chaos.controller.ledger import Absent, ExperimentChanged, FaultRe
 from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import event_of
 from minikafka_chaos.controller.record import Whereabouts
+from minikafka_chaos.controller.status import ExperimentStatus
 from minikafka_chaos.errors import BadScenario, NotSupported, ToolTrouble
 from minikafka_chaos.grounds.kubernetes import HOLD_SECONDS, ClientListener, KubernetesGround
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Refused, connect
@@ -295,7 +296,7 @@ def run_experiment(
 
 def _place(experiment: Object, runs: Path) -> Place:
     """The claim that the run is on, and what its owner can do."""
-    claim = (experiment.get("status") or {}).get("runsClaim")
+    claim = ExperimentStatus.of(experiment).runs_claim
     if not claim:
         name = "the volume of the Job's pod (emptyDir)"
         return Place(runs, name, "give runs a claim (spec.runs.claim)", "look at the pod's node, or give runs a claim")

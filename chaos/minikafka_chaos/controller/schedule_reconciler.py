@@ -16,10 +16,7 @@ from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE, SCHEDULE_LABE
 from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import REFUSALS, STALE_RETRY_SECONDS, Events, words_of
 from minikafka_chaos.controller.schedules import Make, ObservedSchedule, Step, WriteScheduleStatus, decide, not_made
-from minikafka_chaos.controller.steps import (
-    Remove,
-    Wait,
-)
+from minikafka_chaos.controller.steps import Remove, Wait
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
 
 STEPS_MAX: Final = 50
@@ -72,20 +69,20 @@ class ScheduleReconciler:
                 return ReconcileResult("changed", STALE_RETRY_SECONDS)
         return ReconcileResult("changed", STALE_RETRY_SECONDS)
 
-    async def _do(self, o: ObservedSchedule, step: Step) -> None:
-        namespace = o.schedule["metadata"]["namespace"]
+    async def _do(self, seen: ObservedSchedule, step: Step) -> None:
+        namespace = seen.schedule["metadata"]["namespace"]
         await self._leadership.confirm()
         match step:
             case Make(_, _, status, events):
                 if why := await self._made(namespace, step):
-                    missed = not_made(o, step, why)
+                    missed = not_made(seen, step, why)
                     status, events = missed.status, missed.events
-                await self._write(o, status, events)
+                await self._write(seen, status, events)
             case WriteScheduleStatus(status, events):
-                await self._write(o, status, events)
+                await self._write(seen, status, events)
             case Remove(_, name, uid):
                 await self._server.delete(EXPERIMENT, namespace, name, uid)
-                logger.info("%s/%s: removed %s from the history", namespace, o.name, name)
+                logger.info("%s/%s: removed %s from the history", namespace, seen.name, name)
 
     async def _made(self, namespace: str, step: Make) -> str:
         """Make an experiment; why it could not be made, empty when it is there.
@@ -117,10 +114,10 @@ class ScheduleReconciler:
                 return f"there is a ChaosExperiment {name} that is not this schedule's"
         return ""
 
-    async def _write(self, o: ObservedSchedule, status: Mapping[str, Any], events: Sequence[Emit]) -> None:
-        namespace = o.schedule["metadata"]["namespace"]
-        await self._server.replace_status(SCHEDULE, namespace, {**o.schedule, "status": dict(status)})
+    async def _write(self, seen: ObservedSchedule, status: Mapping[str, Any], events: Sequence[Emit]) -> None:
+        namespace = seen.schedule["metadata"]["namespace"]
+        await self._server.replace_status(SCHEDULE, namespace, {**seen.schedule, "status": dict(status)})
         missed = [event for event in events if event.reason == Happening.MISSED]
         if missed:
-            self._telemetry.missed.labels(namespace, o.name).inc(len(missed))
-        await self._events.emit(SCHEDULE, o.schedule, events)
+            self._telemetry.missed.labels(namespace, seen.name).inc(len(missed))
+        await self._events.emit(SCHEDULE, seen.schedule, events)

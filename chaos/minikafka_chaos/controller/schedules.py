@@ -18,14 +18,11 @@ from minikafka_kube.instants import instant, time_text
 from minikafka_kube.observed import deleting
 from pydantic import ValidationError
 
-from minikafka_chaos.controller.api import Phase, ScheduleSpec
-from minikafka_chaos.controller.conditions import message_of
+from minikafka_chaos.controller.api import ScheduleSpec
 from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGED_BY_LABEL, MANAGER, SCHEDULE, SCHEDULE_LABEL, Object
 from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
-from minikafka_chaos.controller.steps import (
-    Remove,
-    Wait,
-)
+from minikafka_chaos.controller.status import ExperimentStatus, Phase
+from minikafka_chaos.controller.steps import Remove, Wait
 from minikafka_chaos.scenario.document_lines import explain
 
 BEHIND_MAX: Final = 100
@@ -156,49 +153,51 @@ def _jitter(spec: ScheduleSpec, uid: str, number: int) -> int:
 # --- deciding ---------------------------------------------------------------------------------------------------------
 
 
-def decide(o: ObservedSchedule) -> Step:
+def decide(seen: ObservedSchedule) -> Step:
     """The next step: history first, then what is due."""
-    if deleting(o.schedule):
+    if deleting(seen.schedule):
         return Wait()
     try:
-        spec = spec_of(o.schedule)
+        spec = spec_of(seen.schedule)
     except BadSchedule as error:
         status = _with_conditions(
-            o, o.status, Judgement(ChaosCondition.ACCEPTED, False, ChaosReason.INVALID_SPEC, str(error))
+            seen, seen.status, Judgement(ChaosCondition.ACCEPTED, False, ChaosReason.INVALID_SPEC, str(error))
         )
         status.pop("nextScheduleTime", None)
         return (
             Wait()
-            if status == o.status
+            if status == seen.status
             else WriteScheduleStatus(status, [Emit(Happening.INVALID, str(error), warning=True)])
         )
-    if surplus := _surplus(o, spec):
+    if surplus := _surplus(seen, spec):
         return Remove(EXPERIMENT.name, surplus["metadata"]["name"], surplus["metadata"]["uid"])
-    return _what_is_due(o, spec)
+    return _what_is_due(seen, spec)
 
 
-def _what_is_due(o: ObservedSchedule, spec: ScheduleSpec) -> Step:
+def _what_is_due(seen: ObservedSchedule, spec: ScheduleSpec) -> Step:
     accepted = Judgement(
         ChaosCondition.ACCEPTED, True, ChaosReason.ACCEPTED, "suspended" if spec.suspend else "it goes by the clock"
     )
-    begin = instant(o.schedule["metadata"].get("creationTimestamp")) or o.now
-    before = o.status
-    last = _dealt_with(before, o.now) or begin
-    uid = str(o.schedule["metadata"]["uid"])
-    behind = [when for when in islice(times(spec, uid, begin, last), BEHIND_MAX) if when <= o.now]
+    begin = instant(seen.schedule["metadata"].get("creationTimestamp")) or seen.now
+    before = seen.status
+    last = _dealt_with(before, seen.now) or begin
+    uid = str(seen.schedule["metadata"]["uid"])
+    behind = [when for when in islice(times(spec, uid, begin, last), BEHIND_MAX) if when <= seen.now]
     if len(behind) == BEHIND_MAX:  # away for very long: begin anew from now
-        behind = [*behind[:-1], o.now]
-    upcoming = next(times(spec, uid, begin, max(last, o.now)))
-    base = _seen(o, {**before, "nextScheduleTime": None if spec.suspend else time_text(upcoming)})
-    thing = experiment(o.schedule, spec, behind[-1]) if behind else {}
-    made = any(one["metadata"]["name"] == thing["metadata"]["name"] for one in o.experiments if behind)  # then we died
+        behind = [*behind[:-1], seen.now]
+    upcoming = next(times(spec, uid, begin, max(last, seen.now)))
+    base = _seen(seen, {**before, "nextScheduleTime": None if spec.suspend else time_text(upcoming)})
+    thing = experiment(seen.schedule, spec, behind[-1]) if behind else {}
+    made = any(
+        one["metadata"]["name"] == thing["metadata"]["name"] for one in seen.experiments if behind
+    )  # then we died
     if spec.suspend and behind and not made:
         base["lastSuspendedTime"] = time_text(behind[-1])
     if not behind or (spec.suspend and not made):
-        status = _with_conditions(o, base, accepted)
-        return WriteScheduleStatus(status) if status != o.status else Wait((upcoming - o.now).total_seconds())
+        status = _with_conditions(seen, base, accepted)
+        return WriteScheduleStatus(status) if status != seen.status else Wait((upcoming - seen.now).total_seconds())
     due, missed = behind[-1], behind[:-1]
-    why = "" if made else _why_not(o, spec, due)
+    why = "" if made else _why_not(seen, spec, due)
     base["lastScheduleTime"] = time_text(due)
     events: list[Emit] = []
     if missed and not spec.suspend:
@@ -207,10 +206,10 @@ def _what_is_due(o: ObservedSchedule, spec: ScheduleSpec) -> Step:
     if why:
         base, event = _missed(base, [due], why)
         events.append(event)
-        return WriteScheduleStatus(_with_conditions(o, base, accepted), events)
+        return WriteScheduleStatus(_with_conditions(seen, base, accepted), events)
     base |= {"made": int(base.get("made") or 0) + 1, "active": thing["metadata"]["name"]}
     events.append(Emit(Happening.MADE, f"made ChaosExperiment {thing['metadata']['name']} for {time_text(due)}"))
-    status = _with_conditions(o, base, accepted)
+    status = _with_conditions(seen, base, accepted)
     return WriteScheduleStatus(status, events) if made else Make(thing, due, status, events)
 
 
@@ -224,20 +223,20 @@ def _dealt_with(status: dict[str, Any], now: datetime) -> datetime | None:
     return max((one for one in found if one is not None), default=None)
 
 
-def not_made(o: ObservedSchedule, step: Make, why: str) -> WriteScheduleStatus:
+def not_made(seen: ObservedSchedule, step: Make, why: str) -> WriteScheduleStatus:
     """What is told instead when the experiment could not be made: this time is missed, and the next one comes all the same."""
     status, event = _missed(step.status, [step.due], why)
-    status |= {"made": o.status.get("made"), "active": _active(o)}
+    status |= {"made": seen.status.get("made"), "active": _active(seen)}
     events = [*(one for one in step.events if one.reason != Happening.MADE), event]
     return WriteScheduleStatus({name: value for name, value in status.items() if value is not None}, events)
 
 
-def _why_not(o: ObservedSchedule, spec: ScheduleSpec, due: datetime) -> str:
-    active = _active(o)
+def _why_not(seen: ObservedSchedule, spec: ScheduleSpec, due: datetime) -> str:
+    active = _active(seen)
     if active:
-        going = next(one for one in o.experiments if one["metadata"]["name"] == active)
+        going = next(one for one in seen.experiments if one["metadata"]["name"] == active)
         return f"experiment {active} was still going on (concurrencyPolicy: Forbid): {_doing(going)}"
-    late = (o.now - due).total_seconds()
+    late = (seen.now - due).total_seconds()
     if late > spec.starting_deadline_seconds:
         return f"it was {late:.0f} s ago; allowed by spec.startingDeadlineSeconds: {spec.starting_deadline_seconds}"
     return ""
@@ -245,9 +244,9 @@ def _why_not(o: ObservedSchedule, spec: ScheduleSpec, due: datetime) -> str:
 
 def _doing(experiment: Object) -> str:
     """Return what an experiment is at, or what it waits for."""
-    status = experiment.get("status") or {}
-    phase = str(status.get("phase") or "new")
-    says = message_of(status, ChaosCondition.HEALED if phase == Phase.HEALING else ChaosCondition.ACCEPTED)
+    status = ExperimentStatus.of(experiment)
+    phase = "new" if status.phase is None else status.phase.value
+    says = status.message(ChaosCondition.HEALED if status.phase is Phase.HEALING else ChaosCondition.ACCEPTED)
     return f"{phase}, {says}"[:_DOING_MAX] if says else phase
 
 
@@ -259,30 +258,29 @@ def _missed(status: Mapping[str, Any], when: Sequence[datetime], why: str) -> tu
     return changed, Emit(Happening.MISSED, f"missed {number}{last}: {why}", warning=True)
 
 
-def _seen(o: ObservedSchedule, status: dict[str, Any]) -> dict[str, Any]:
+def _seen(seen: ObservedSchedule, status: dict[str, Any]) -> dict[str, Any]:
     """Return what became of the experiments."""
-    ended = [one for one in o.experiments if _ended(one)]
-    ended.sort(key=lambda one: str(one["status"].get("endedAt") or ""))
-    changed = {**status, "active": _active(o)}
+    found = [ExperimentStatus.of(one) for one in seen.experiments if _ended(one)]
+    ended = sorted(found, key=lambda one: time_text(one.ended_at) if one.ended_at is not None else "")
+    changed = {**status, "active": _active(seen)}
     if ended:
-        status = ended[-1]["status"]
-        changed["lastVerdict"] = str(status.get("verdict") or status["phase"])
+        changed["lastVerdict"] = str(ended[-1].verdict or ended[-1].phase)
     return changed
 
 
-def _active(o: ObservedSchedule) -> str:
-    going = [one for one in o.experiments if not _ended(one)]
+def _active(seen: ObservedSchedule) -> str:
+    going = [one for one in seen.experiments if not _ended(one)]
     return str(going[0]["metadata"]["name"]) if going else ""
 
 
 def _ended(experiment: Object) -> bool:
-    phase = str((experiment.get("status") or {}).get("phase") or "")
-    return bool(phase) and Phase(phase).ended
+    phase = ExperimentStatus.of(experiment).phase
+    return phase is not None and phase.ended
 
 
-def _surplus(o: ObservedSchedule, spec: ScheduleSpec) -> Object | None:
+def _surplus(seen: ObservedSchedule, spec: ScheduleSpec) -> Object | None:
     """The oldest experiment beyond what is kept of its sort."""
-    ended = [one for one in o.experiments if _ended(one) and not deleting(one)]
+    ended = [one for one in seen.experiments if _ended(one) and not deleting(one)]
     ended.sort(key=lambda one: (str(one["metadata"].get("creationTimestamp") or ""), one["metadata"]["name"]))
     for sort, limit in ((True, spec.successful_history_limit), (False, spec.failed_history_limit)):
         found = [one for one in ended if succeeded(one) is sort]
@@ -293,11 +291,10 @@ def _surplus(o: ObservedSchedule, spec: ScheduleSpec) -> Object | None:
 
 def succeeded(experiment: Object) -> bool:
     """Return whether it showed what it is meant to show, or passed where it says nothing of that."""
-    status = experiment.get("status") or {}
-    if status.get("phase") != Phase.COMPLETED:
+    status = ExperimentStatus.of(experiment)
+    if status.phase is not Phase.COMPLETED:
         return False
-    expected = status.get("asExpected")
-    return expected == "as expected" if expected else status.get("verdict") == "Passed"
+    return status.as_expected == "as expected" if status.as_expected else status.verdict == "Passed"
 
 
 def experiment(schedule: Object, spec: ScheduleSpec, due: datetime) -> Object:
@@ -333,8 +330,8 @@ def experiment(schedule: Object, spec: ScheduleSpec, due: datetime) -> Object:
     }
 
 
-def _with_conditions(o: ObservedSchedule, status: Mapping[str, Any], accepted: Judgement) -> dict[str, Any]:
-    generation = int(o.schedule["metadata"].get("generation") or 0)
-    conditions = written([accepted], o.status.get("conditions") or [], generation, o.now)
+def _with_conditions(seen: ObservedSchedule, status: Mapping[str, Any], accepted: Judgement) -> dict[str, Any]:
+    generation = int(seen.schedule["metadata"].get("generation") or 0)
+    conditions = written([accepted], seen.status.get("conditions") or [], generation, seen.now)
     changed = {**status, "conditions": conditions, "observedGeneration": generation}
     return {name: value for name, value in changed.items() if value is not None}

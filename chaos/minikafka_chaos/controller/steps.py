@@ -6,22 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Final
 
-from minikafka_kube.disruption_lease import hold_of, identity
+from minikafka_kube.disruption_lease import LeaseHold, hold_of, identity
 from minikafka_kube.events import Emit
-from minikafka_kube.freshness import MetadataGap
 from minikafka_kube.instants import instant
-from minikafka_kube.observed import PartitionState, Pod, deleting
+from minikafka_kube.observed import Pod, deleting
 
 from minikafka_chaos.controller import topics
-from minikafka_chaos.controller.annotations import asks
-from minikafka_chaos.controller.api import Phase
-from minikafka_chaos.controller.jobs import GRACE_SECONDS, belongs
-from minikafka_chaos.controller.kinds import FINALIZER, FORCE_ANNOTATION, Object
-
-RUNNER_SECONDS_MAX: Final = GRACE_SECONDS + 60.0
-"""A runner that is still there so long after it was told to end is on a node that nobody reaches. It cannot begin any fault."""
+from minikafka_chaos.controller.admission import Admission
+from minikafka_chaos.controller.job_state import belongs, may_run
+from minikafka_chaos.controller.jobs import JobSettings
+from minikafka_chaos.controller.kinds import FINALIZER, FORCE_ANNOTATION, Object, asks
+from minikafka_chaos.controller.status import ExperimentStatus, Phase
+from minikafka_chaos.scenario.scenario import ClusterSpec
 
 # --- what is seen -----------------------------------------------------------------------------------------------------
 
@@ -32,22 +29,21 @@ class ObservedExperiment:
 
     experiment: Object
     now: datetime
+    settings: JobSettings
+    status: ExperimentStatus
+    """What its status says: read once in each look."""
     cluster: Object | None = None
     lease: Object | None = None
     job: Object | None = None
     runner_pods: Sequence[Object] = ()
     brokers: Mapping[int, Pod] = field(default_factory=dict)
-    partitions: Sequence[PartitionState] = ()
-    gap: MetadataGap | None = None
     former_cluster: Object | None = None
     former_lease: Object | None = None
     """Both of the cluster that its status names, where the spec names another by now: it was edited before it had begun."""
-    claim: Object | None = None
-    """The claim that its run is to be kept on; looked at before it begins."""
+    admission: Admission | None = None
+    """Whether it may begin; judged as long as it has not, also of a refused one."""
     topics: topics.Seen | None = None
     """Looked at where the experiment has topics in the cluster that are still to be removed."""
-    network: str = ""
-    """Why the faults of the network that it has cannot be made; looked at before it begins."""
     report_job: Object | None = None
     report_pods: Sequence[Object] = ()
     """Both looked at where a report is still to come."""
@@ -57,15 +53,28 @@ class ObservedExperiment:
         return str(self.experiment["metadata"]["name"])
 
     @property
-    def status(self) -> dict[str, Any]:
-        return dict(self.experiment.get("status") or {})
+    def namespace(self) -> str:
+        return str(self.experiment["metadata"]["namespace"])
+
+    @property
+    def generation(self) -> int:
+        """The generation of its spec."""
+        return int(self.experiment["metadata"].get("generation") or 0)
+
+    @property
+    def created(self) -> datetime:
+        return instant(self.experiment["metadata"].get("creationTimestamp")) or self.now
+
+    @property
+    def time_allowed(self) -> timedelta:
+        """``spec.activeDeadlineSeconds``."""
+        return timedelta(seconds=int(self.experiment["spec"].get("activeDeadlineSeconds") or 3600))
 
     @property
     def phase(self) -> Phase | None:
-        phase = self.status.get("phase")
-        return Phase(phase) if phase else None
+        return self.status.phase
 
-    @property
+    @cached_property
     def deleting(self) -> bool:
         return deleting(self.experiment)
 
@@ -78,18 +87,23 @@ class ObservedExperiment:
     def forced(self) -> bool:
         return self.deleting and asks(self.experiment, FORCE_ANNOTATION)
 
-    @property
+    @cached_property
     def identity(self) -> str:
         return identity(self.experiment)
 
+    @cached_property
+    def hold(self) -> LeaseHold:
+        """Who has the disruption Lease of its cluster."""
+        return hold_of(self.lease)
+
     @property
     def holds_lease(self) -> bool:
-        return hold_of(self.lease).holder == self.identity
+        return self.hold.holder == self.identity
 
     @property
     def runs(self) -> bool:
         """Return whether a runner may still be at work."""
-        return any(_alive(pod, self.now) for pod in self.runner_pods)
+        return any(may_run(pod, self.now) for pod in self.runner_pods)
 
     def owns(self, thing: Object | None) -> bool:
         """Return whether something was made for this very experiment, and not for one of its name, or by somebody else."""
@@ -104,20 +118,13 @@ class ObservedExperiment:
     def cluster_is_another(self) -> bool:
         """Return whether the cluster is not the one on which it began, but was made after that, under the same name."""
         made = instant((self.cluster or {}).get("metadata", {}).get("creationTimestamp"))
-        started = instant(self.status.get("startedAt"))
+        started = self.status.started_at
         return made is not None and started is not None and made > started
 
-    @cached_property
+    @property
     def own_cluster(self) -> Object | None:
         """The experiment's own cluster, as long as it is there."""
         return self.cluster if self.owns(self.cluster) else None
-
-
-def _alive(pod: Object, now: datetime) -> bool:
-    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-        return False
-    deleted = instant(pod["metadata"].get("deletionTimestamp"))
-    return deleted is None or now < deleted + timedelta(seconds=RUNNER_SECONDS_MAX)
 
 
 # --- what can be done -------------------------------------------------------------------------------------------------
@@ -135,7 +142,7 @@ class SetFinalizer:
 class WriteStatus:
     """Replace the status, if the experiment is still as it was looked at."""
 
-    status: Mapping[str, Any]
+    status: ExperimentStatus
     events: Sequence[Emit] = ()
 
 
@@ -152,14 +159,24 @@ class WriteLease:
 class CreateCluster:
     """Make the experiment's own cluster."""
 
-    thing: Object
+    name: str
+    template: ClusterSpec
 
 
 @dataclass(frozen=True)
 class CreateJob:
-    """Make the Job."""
+    """Make the Job that runs it, on this cluster."""
 
-    thing: Object
+    name: str
+    cluster: str
+    deadline_seconds: int
+
+
+@dataclass(frozen=True)
+class CreateReportJob:
+    """Make the Job that makes its report."""
+
+    name: str
 
 
 @dataclass(frozen=True)
@@ -193,4 +210,15 @@ class Wait:
     seconds: float | None = None
 
 
-Step = SetFinalizer | WriteStatus | WriteLease | CreateCluster | CreateJob | Remove | RemoveTopics | Recover | Wait
+Step = (
+    SetFinalizer
+    | WriteStatus
+    | WriteLease
+    | CreateCluster
+    | CreateJob
+    | CreateReportJob
+    | Remove
+    | RemoveTopics
+    | Recover
+    | Wait
+)

@@ -5,15 +5,13 @@ All that is told of an experiment is its status, told again: so nothing is lost 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from minikafka_kube.conditions import condition
-from minikafka_kube.kinds import Object
 from minikafka_kube.telemetry import Looking
 from prometheus_client import Counter, Gauge
 
-from minikafka_chaos.controller import record
-from minikafka_chaos.controller.api import Phase
+from minikafka_chaos.controller.reasons import ChaosCondition
+from minikafka_chaos.controller.status import ExperimentStatus, FaultStatus, Phase
 
 VERDICTS: Final = ("Passed", "Failed", "Inconclusive", "Aborted", "Error")
 
@@ -72,34 +70,33 @@ class ControllerTelemetry(Looking):
             registry=self.registry,
         )
         self._shown: dict[tuple[str, str], set[tuple[str, str]]] = {}
-        self._phases: dict[tuple[str, str], str] = {}
+        self._phases: dict[tuple[str, str], Phase | None] = {}
 
-    def export_experiment(self, thing: Object) -> None:
+    def export_experiment(self, namespace: str, name: str, status: ExperimentStatus) -> None:
         """Export what the status of an experiment says."""
-        metadata, status = thing["metadata"], thing.get("status") or {}
-        key = (metadata["namespace"], metadata["name"])
-        on = {(fault["verb"], _target(fault)) for fault in record.open_faults(status)}
+        key = (namespace, name)
+        on = {(fault.verb, _target(fault)) for fault in status.open_faults}
         for gone in self._shown.get(key, set()) - on:
             self._drop(self.fault_active, *key, *gone)
         for fault, target in on:
             self.fault_active.labels(*key, fault, target).set(1)
         self._shown[key] = on
-        self.faults.labels(*key).set(int(status.get("faultsMade") or 0))
+        self.faults.labels(*key).set(status.faults_made or 0)
         for phase in Phase:
-            self.phase.labels(*key, phase.value).set(1 if status.get("phase") == phase.value else 0)
-        if status.get("lost") is not None:
-            self.lost.labels(*key).set(int(status["lost"]))
+            self.phase.labels(*key, phase.value).set(1 if status.phase is phase else 0)
+        if status.lost is not None:
+            self.lost.labels(*key).set(status.lost)
         self._count_ends(key, status)
 
-    def _count_ends(self, key: tuple[str, str], status: dict[str, Any]) -> None:
-        phase, before = str(status.get("phase") or ""), self._phases.get(key)
+    def _count_ends(self, key: tuple[str, str], status: ExperimentStatus) -> None:
+        known, phase, before = key in self._phases, status.phase, self._phases.get(key)
         self._phases[key] = phase
-        if before is None or before == phase or not phase or not Phase(phase).ended:
+        if not known or before is phase or phase is None or not phase.ended:
             return  # seen for the first time: it may have ended long ago
-        if phase == Phase.REFUSED:
-            self.refusals.labels(condition(status, "Accepted").get("reason", "Unknown")).inc()
+        if phase is Phase.REFUSED:
+            self.refusals.labels(status.condition(ChaosCondition.ACCEPTED).get("reason", "Unknown")).inc()
         else:
-            self.verdicts.labels(str(status.get("verdict") or "Error")).inc()
+            self.verdicts.labels(status.verdict or "Error").inc()
 
     def forget_experiment(self, namespace: str, name: str) -> None:
         """Drop what was told of an experiment that is gone."""
@@ -113,5 +110,5 @@ class ControllerTelemetry(Looking):
             self._drop(self.phase, *key, phase.value)
 
 
-def _target(fault: dict[str, Any]) -> str:
-    return "cluster" if fault.get("broker") is None else f"broker-{fault['broker']}"
+def _target(fault: FaultStatus) -> str:
+    return "cluster" if fault.broker is None else f"broker-{fault.broker}"

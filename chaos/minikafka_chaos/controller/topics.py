@@ -8,7 +8,7 @@ anything contradicts it, the topic is left, and that is told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -16,58 +16,41 @@ from typing import Any, Final
 from minikafka.kubernetes import topics as shown
 from minikafka.kubernetes.document import Document
 from minikafka.metadata.store import StoreError
-from minikafka_kube.instants import instant, time_text
 from minikafka_kube.observed import deleting
 
-from minikafka_chaos.controller.api import TopicFate
 from minikafka_chaos.controller.kinds import Object
-from minikafka_chaos.controller.record import Status
+from minikafka_chaos.controller.status import ExperimentStatus, TopicFate, TopicStatus
 
 REMOVE_SECONDS_MAX: Final = 120.0
 """How long brokers may take to delete a topic, or to show one that they have made; then it is left, and told."""
 
 _DETAIL_MAX: Final = 1000
-_OPEN: Final = frozenset({TopicFate.INTENDED, TopicFate.MADE, TopicFate.REMOVING})
-
-Entry = Mapping[str, Any]
-
 
 # --- in the status ----------------------------------------------------------------------------------------------------
 
 
-def topics_of(status: Status) -> list[dict[str, Any]]:
-    """All topics that a status tells of."""
-    return [dict(entry) for entry in status.get("topics") or ()]
-
-
-def open_topics(status: Status) -> list[dict[str, Any]]:
-    """Those that are still to be removed."""
-    return [entry for entry in topics_of(status) if entry["state"] in _OPEN]
-
-
-def intended(status: Status, name: str, now: datetime) -> dict[str, Any]:
+def intended(status: ExperimentStatus, name: str, now: datetime) -> ExperimentStatus:
     """Record that it is about to be made."""
-    entry = {"name": name, "state": TopicFate.INTENDED.value, "intendedAt": time_text(now)}
-    return {**status, "topics": [*(one for one in topics_of(status) if one["name"] != name), entry]}
+    entry = TopicStatus(name=name, state=TopicFate.INTENDED, intended_at=now)
+    return status.but(topics=[*(one for one in status.topics or () if one.name != name), entry])
 
 
-def made(status: Status, name: str, topic_id: str) -> dict[str, Any]:
+def made(status: ExperimentStatus, name: str, topic_id: str) -> ExperimentStatus:
     """Brokers have made it, and told its id."""
-    return _changed(status, name, state=TopicFate.MADE.value, topicId=topic_id)
+    return _changed(status, name, state=TopicFate.MADE, topic_id=topic_id)
 
 
-def not_made(status: Status, name: str, why: str) -> dict[str, Any]:
+def not_made(status: ExperimentStatus, name: str, why: str) -> ExperimentStatus:
     """Brokers have refused it."""
-    return _changed(status, name, state=TopicFate.NOT_MADE.value, detail=why[:_DETAIL_MAX])
+    return _changed(status, name, state=TopicFate.NOT_MADE, detail=why[:_DETAIL_MAX])
 
 
-def _changed(status: Status, name: str, **fields: Any) -> dict[str, Any]:
+def _changed(status: ExperimentStatus, name: str, **fields: Any) -> ExperimentStatus:
     """One that is not written down any more, or has an end already, stays as it is."""
-    entries = topics_of(status)
-    for entry in entries:
-        if entry["name"] == name and entry["state"] in _OPEN:
-            entry |= fields
-    return {**status, "topics": entries}
+    topics = status.topics or ()
+    return status.but(
+        topics=[topic.but(**fields) if topic.name == name and topic.state.is_open else topic for topic in topics]
+    )
 
 
 # --- what there is ----------------------------------------------------------------------------------------------------
@@ -109,7 +92,7 @@ class Removal:
 class TopicCleanup:
     """What follows from one look: the status with what is known now, and what is to be deleted."""
 
-    status: dict[str, Any]
+    status: ExperimentStatus
     removals: Sequence[Removal]
     removed: Sequence[str]
     """Names of topics found gone just now."""
@@ -120,37 +103,40 @@ class TopicCleanup:
 # --- what becomes of them ---------------------------------------------------------------------------------------------
 
 
-def look(experiment: Object, seen: Seen, now: datetime) -> TopicCleanup:
+def look(status: ExperimentStatus, experiment: Object, seen: Seen, now: datetime) -> TopicCleanup:
     """Return what is to be done about each topic. The removal of a topic is written down before it is asked for."""
-    status = dict(experiment.get("status") or {})
-    entries, removals, removed, left = topics_of(status), [], [], []
-    for entry in entries:
-        if entry["state"] not in _OPEN:
-            continue
-        if entry["state"] != TopicFate.REMOVING:
-            entry |= {"state": TopicFate.REMOVING.value, "removingAt": time_text(now)}
-            continue
-        match _end_of(entry, experiment, seen, now):
-            case Removal() as removal:
-                removals.append(removal)
-            case TopicFate() as fate, str(why):
-                entry |= {"state": fate.value, "detail": why[:_DETAIL_MAX]}
-                if fate is TopicFate.REMOVED:
-                    removed.append(entry["name"])
-                elif fate is TopicFate.LEFT:
-                    left.append(f"{entry['name']}: {why}")
-    return TopicCleanup({**status, "topics": entries}, removals, removed, left)
+    topics: list[TopicStatus] = []
+    removals, removed, left = [], [], []
+    for topic in status.topics or ():
+        after = topic
+        if not topic.state.is_open:
+            pass
+        elif topic.state is not TopicFate.REMOVING:
+            after = topic.but(state=TopicFate.REMOVING, removing_at=now)
+        else:
+            match _end_of(topic, experiment, seen, now):
+                case Removal() as removal:
+                    removals.append(removal)
+                case TopicFate() as fate, str(why):
+                    after = topic.but(state=fate, detail=why[:_DETAIL_MAX])
+                    if fate is TopicFate.REMOVED:
+                        removed.append(topic.name)
+                    elif fate is TopicFate.LEFT:
+                        left.append(f"{topic.name}: {why}")
+        topics.append(after)
+    return TopicCleanup(status.but(topics=topics), removals, removed, left)
 
 
-def _end_of(entry: Entry, experiment: Object, seen: Seen, now: datetime) -> Removal | tuple[TopicFate, str] | None:
+def _end_of(
+    topic: TopicStatus, experiment: Object, seen: Seen, now: datetime
+) -> Removal | tuple[TopicFate, str] | None:
     """Return what to do about a topic that is to go; None: wait."""
-    name, topic_id = str(entry["name"]), entry.get("topicId")
-    if name not in {topic.get("name") for topic in (experiment.get("spec") or {}).get("topics") or ()}:
+    name, topic_id = topic.name, topic.topic_id
+    if name not in {each.get("name") for each in (experiment.get("spec") or {}).get("topics") or ()}:
         return TopicFate.LEFT, "the experiment's spec has no such topic"
     if seen.cluster is None:
         return TopicFate.LEFT, "its cluster is gone"
-    began = instant(entry.get("removingAt")) or now
-    late = now >= began + timedelta(seconds=REMOVE_SECONDS_MAX)
+    late = now >= (topic.removing_at or now) + timedelta(seconds=REMOVE_SECONDS_MAX)
     document = seen.document()
     if document is None:
         return (TopicFate.LEFT, "the brokers' metadata cannot be read") if late else None
@@ -205,8 +191,3 @@ def _deletion_enabled(cluster: Object) -> bool:
 def _created(thing: Object) -> str:
     """As the API server writes it: to the second, and in the order of time."""
     return str(thing["metadata"].get("creationTimestamp") or "")
-
-
-def names(entries: Iterable[Entry]) -> str:
-    """List their names for people."""
-    return ", ".join(str(entry["name"]) for entry in entries)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -18,18 +19,22 @@ import minikafka
 
 import minikafka_chaos
 from minikafka_chaos.errors import BadScenario, ToolTrouble
-from minikafka_chaos.matrix.trials import Trial, TrialTask, as_line
+from minikafka_chaos.matrix.trials import Trial, TrialTask, as_line, ground_class
 
 FILE_NAME = "trials.jsonl"
 
 
-def code_digest() -> str:
-    """Digest the code that decides what a trial finds: the broker's and this package's."""
+def code_digest(ground: str) -> str:
+    """Digest the code that decides what a trial finds: the broker's, this package's, and the ground's where another brings it.
+
+    Raises NotSupported, ToolTrouble.
+    """
     found = hashlib.sha256()
-    for package in (minikafka, minikafka_chaos):
-        root = Path(str(package.__file__)).parent
+    of_ground = ground_class(ground).__module__.partition(".")[0]
+    for package in dict.fromkeys((minikafka.__name__, minikafka_chaos.__name__, of_ground)):
+        root = Path(str(sys.modules[package].__file__)).parent
         for path in sorted(root.rglob("*.py")):
-            found.update(f"{package.__name__}/{path.relative_to(root)}\n".encode())
+            found.update(f"{package}/{path.relative_to(root)}\n".encode())
             found.update(path.read_bytes())
     return found.hexdigest()[:16]
 

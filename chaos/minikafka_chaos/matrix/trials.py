@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.grounds import Ground
+from minikafka_chaos.grounds.installed import GroundClass, installed_ground
 from minikafka_chaos.matrix.document import Matrix, parse_matrix
 from minikafka_chaos.run.runner import RunResult, run_scenario
 from minikafka_chaos.verdict.anomalies import DIVERGENCE, AnomalyKind
@@ -54,23 +54,21 @@ class Trial(NamedTuple):
     """Kind of anomaly -> how many."""
 
 
-def ground_of(name: str, data: Path) -> Ground:
-    """A new ground. ToolTrouble for one that matrices are not run on."""
+def ground_class(name: str) -> GroundClass:
+    """Import a ground's class. Raises NotSupported, and ToolTrouble for one that matrices are not run on."""
     if name == SIMULATION:
-        from minikafka_chaos.grounds.simulation import SimulationGround
-
-        return SimulationGround(data)
+        return installed_ground(name)
     if name == PROCESSES:
         from minikafka_chaos.grounds.processes import ProcessesGround
 
-        return ProcessesGround(data)
+        return ProcessesGround
     raise ToolTrouble(f"no matrix on ground {name}; allowed: {SIMULATION}, {PROCESSES}")
 
 
 def run_trial(matrix: Matrix, job: TrialTask, ground: str, directory: Path) -> RunResult:
     """Run one trial in `directory`, which keeps all that a run leaves. Raises NotSupported."""
     scenario = matrix.scenario(matrix.cells[job.cell], matrix.drawn(job.seed))
-    return run_scenario(scenario, ground_of(ground, directory / "cluster"), directory, seed=job.seed)
+    return run_scenario(scenario, ground_class(ground)(directory / "cluster"), directory, seed=job.seed)
 
 
 def counted(matrix: Matrix, job: TrialTask, verdict: Verdict) -> Trial:

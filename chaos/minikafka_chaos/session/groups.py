@@ -1,21 +1,28 @@
-"""Consumer groups as their coordinators tell them, and the topic that they need."""
+"""Consumer groups as their coordinators tell them, and the topic that they need.
+
+Asked by requests of our own: librdkafka's admin client lists groups at every broker that it knows, and waits a minute, with a
+core busy all the time, for one that was killed just before (2.16).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka.admin import AdminClient
+from minikafka.client.connection import BrokerConnection, NoAnswer, endpoints
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.load.librdkafka import admin_config
-from minikafka_chaos.session.partitions import ask
+from minikafka_chaos.session.partitions import RETRY_S, TIMEOUT_S, ask
 
 OFFSETS_TOPIC = "__consumer_offsets"
+METADATA_VERSION, LIST_VERSION, DESCRIBE_VERSION = 8, 4, 5
+OFFSETS_VERSION = 7
+"""The last version that asks for one group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +42,69 @@ def make_offsets_topic(bootstrap: str) -> None:
         raise ToolTrouble(f"{OFFSETS_TOPIC} was not made: {ErrorCode(answer.error_code).name}")
 
 
+class _NotYet(Exception):
+    """Coordinators are about to change; ``str()`` says what is missing."""
+
+
 def describe_groups(bootstrap: str, deadline_s: float) -> dict[str, GroupOffsets]:
-    """All groups by name. Raises ToolTrouble."""
-    admin = AdminClient(admin_config(bootstrap))
+    """All groups by name, as the brokers at these addresses have them. Raises ToolTrouble."""
+    deadline = time.monotonic() + deadline_s
+    while True:
+        try:
+            _check_coordinators(bootstrap)
+            found = [group for host, port in endpoints(bootstrap) for group in _groups_of(host, port)]
+            return {group.name: group for group in sorted(found, key=lambda group: group.name)}
+        except _NotYet as reason:
+            if time.monotonic() > deadline:
+                raise ToolTrouble(f"consumer groups: {reason}") from None
+            time.sleep(RETRY_S)
+
+
+def _check_coordinators(bootstrap: str) -> None:
+    """Raise _NotYet unless each partition of the groups' topic is led by a broker at one of these addresses."""
+    answer = ask(
+        bootstrap,
+        ApiKey.METADATA,
+        METADATA_VERSION,
+        {"topics": [{"name": OFFSETS_TOPIC}], "allow_auto_topic_creation": False},
+    )
+    addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+    asked = endpoints(bootstrap)
+    for partition in (each for topic in answer.topics for each in topic.partitions):
+        if addresses.get(partition.leader_id) not in asked:
+            raise _NotYet(f"{OFFSETS_TOPIC}-{partition.partition_index} has no leader that runs")
+
+
+def _groups_of(host: str, port: int) -> Iterator[GroupOffsets]:
     try:
-        listed = admin.list_consumer_groups(request_timeout=deadline_s).result()
-        names = sorted(each.group_id for each in listed.valid)
-        described = admin.describe_consumer_groups(names, request_timeout=deadline_s) if names else {}
-        return {name: _group(admin, name, described[name].result(), deadline_s) for name in names}
-    except KafkaException as error:
-        raise ToolTrouble(f"consumer groups: {error.args[0]}") from error
+        with BrokerConnection(host, port, TIMEOUT_S) as connection:
+            listed = connection.request(ApiKey.LIST_GROUPS, LIST_VERSION, {})
+            _check(listed.error_code)
+            names = [each.group_id for each in listed.groups]
+            described = (
+                connection.request(ApiKey.DESCRIBE_GROUPS, DESCRIBE_VERSION, {"groups": names}) if names else None
+            )
+            for group in described.groups if described else ():
+                _check(group.error_code)
+                wanted = {"group_id": group.group_id, "topics": None}
+                committed = connection.request(ApiKey.OFFSET_FETCH, OFFSETS_VERSION, wanted)
+                _check(committed.error_code)
+                yield _group(group, committed)
+    except NoAnswer as error:
+        raise _NotYet(f"{host}:{port}: {error}") from error
 
 
-def _group(admin: AdminClient, name: str, described: object, deadline_s: float) -> GroupOffsets:
-    asked = [ConsumerGroupTopicPartitions(name)]
-    committed = admin.list_consumer_group_offsets(asked, request_timeout=deadline_s)[name].result()
-    offsets = {TopicPartition(p.topic, p.partition): p.offset for p in committed.topic_partitions if p.offset >= 0}
-    members = tuple(member.client_id for member in described.members)  # type: ignore[attr-defined]
-    state = described.state.name.lower()  # type: ignore[attr-defined]
-    return GroupOffsets(name, state, members, offsets)
+def _check(code: int) -> None:
+    if code:
+        raise _NotYet(ErrorCode(code).name)
+
+
+def _group(described: Any, committed: Any) -> GroupOffsets:
+    offsets = {
+        TopicPartition(topic.name, row.partition_index): row.committed_offset
+        for topic in committed.topics
+        for row in topic.partitions
+        if row.committed_offset >= 0
+    }
+    members = tuple(member.client_id for member in described.members)
+    return GroupOffsets(described.group_id, described.group_state.lower(), members, offsets)

@@ -36,9 +36,9 @@ from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.links.rules import LinkRule, Way
 from minikafka_chaos.scenario.document import ConfigEntry
 from minikafka_chaos.scenario.scenario import ClusterSpec
-from minikafka_chaos.simulation.broker import SimBroker
-from minikafka_chaos.simulation.configured import ConfiguredCluster
-from minikafka_chaos.simulation.network import Reply
+from minikafka_simulator.cluster.broker import SimBroker
+from minikafka_simulator.ground.configured import ConfiguredCluster
+from minikafka_simulator.machine.network import Reply
 
 T = TypeVar("T")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from minikafka_chaos.simulation.bugs.bug import Bug, Drifted, SourcePatch
-from minikafka_chaos.simulation.bugs.catalogue import BUG_SEEDS, with_bug_seed
-from minikafka_chaos.simulation.bugs.in_process import CannotPatch, planted
+from minikafka_simulator.bugs.bug import Bug, Drifted, SourcePatch
+from minikafka_simulator.bugs.catalogue import BUG_SEEDS, with_bug_seed
+from minikafka_simulator.bugs.in_process import CannotPatch, planted
 
 SOURCE = """
 from __future__ import annotations

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from minikafka_chaos.simulation.bugs.bug import Bug, Drifted, planted_texts
-from minikafka_chaos.simulation.bugs.catalogue import BUG_SEEDS
-from minikafka_chaos.simulation.bugs.in_process import check_source
+from minikafka_simulator.bugs.bug import Bug, Drifted, planted_texts
+from minikafka_simulator.bugs.catalogue import BUG_SEEDS
+from minikafka_simulator.bugs.in_process import check_source
 
 from tests.adversary import __main__ as command
 from tests.adversary import hunt, results

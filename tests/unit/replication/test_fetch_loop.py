@@ -244,11 +244,13 @@ class TestAnswers:
 
     def test_a_refusal_is_told_once_it_lasts(self) -> None:
         lab = Lab()
-        assert lab.round(FetchOutcome.BACK_OFF, REFUSED).trouble is None, "at a failover most are over at the next try"
-        told = [t for _ in range(5) if (t := lab.round(FetchOutcome.BACK_OFF, REFUSED).trouble)]
+        assert lab.round(FetchOutcome.BACK_OFF, REFUSED).to_report is None, (
+            "at a failover most are over at the next try"
+        )
+        told = [t for _ in range(5) if (t := lab.round(FetchOutcome.BACK_OFF, REFUSED).to_report)]
         assert told == [(REFUSED.name, 10, False)]
         lab.round(FetchOutcome.APPENDED)
-        again = [t for _ in range(3) if (t := lab.round(FetchOutcome.BACK_OFF, REFUSED).trouble)]
+        again = [t for _ in range(3) if (t := lab.round(FetchOutcome.BACK_OFF, REFUSED).to_report)]
         assert again == told, "after it went well, the same is news again"
 
     @pytest.mark.parametrize(
@@ -258,9 +260,9 @@ class TestAnswers:
         lab = Lab()
         took = [lab.round(failure) for _ in range(4)]
         assert all(t.failure is failure and t.outcome is FetchOutcome.BACK_OFF for t in took)
-        assert [t.trouble for t in took if t.trouble] == [(str(failure), 10, is_corrupt)]
+        assert [t.to_report for t in took if t.to_report] == [(str(failure), 10, is_corrupt)]
         lab.followers[0].offset = 11
-        told = [t for _ in range(4) if (t := lab.round(failure).trouble)]
+        told = [t for _ in range(4) if (t := lab.round(failure).to_report)]
         assert told == [(str(failure), 11, is_corrupt)], "another offset is another trouble"
 
 

@@ -6,7 +6,7 @@ import pytest
 from minikafka.security.tls import client_context, server_context
 from minikafka.security.tls_stream import TlsStream
 from minikafka.server.framing import BUFFER_BYTES_START, FrameProtocol
-from minikafka_chaos.simulation.processes.transport import MemoryTransport, feed
+from minikafka_simulator.machine.transport import MemoryTransport, feed
 
 from tests.certificates import broker_keystore
 from tests.unit.security.test_tls import CLIENT, Wire, server_of

@@ -148,7 +148,7 @@ async def test_a_follower_connects_anew(peer: HalfOpen, monkeypatch: pytest.Monk
     """``replica.socket.timeout.ms``."""
     about = context(replica_socket_timeout_ms="100", replica_fetch_wait_max_ms="50")
     told: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(about, "told_nothing", lambda *whom: told.append(whom))
+    monkeypatch.setattr(about, "heard_nothing_from", lambda *whom: told.append(whom))
     metadata = MetadataCache(MemoryStore(), about.clock, "PLAINTEXT")
     metadata.image.brokers[2] = BrokerState(2, 1, "x", (("PLAINTEXT", *peer.address),), fenced=False)
     reporter = ReplicaReporter(about, replica_manager(about.clock), lambda *_: None)

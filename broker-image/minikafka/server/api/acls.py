@@ -37,7 +37,7 @@ def _require_authorizer(broker: Broker) -> None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, MESSAGES[ErrorCode.SECURITY_DISABLED])
 
 
-def _told(error: KafkaError | None) -> dict[str, Any]:
+def _error_row(error: KafkaError | None) -> dict[str, Any]:
     if error is None:
         return {"error_code": ErrorCode.NONE, "error_message": None}
     return {"error_code": error.code, "error_message": str(error)}
@@ -70,13 +70,13 @@ async def describe(broker: Broker, ctx: RequestContext, request: Any) -> dict[st
         _require_authorizer(broker)
         wish = _filter(request)
     except KafkaError as refused:
-        return {**_told(refused), "resources": []}
+        return {**_error_row(refused), "resources": []}
     resources = []
     for pattern, entries in broker.metadata.image.acls.patterns().items():
         chosen = [entry for entry in entries if wish.matches_entry(entry)] if wish.matches_pattern(pattern) else []
         if chosen:
             resources.append({**_pattern(pattern), "acls": [_entry(entry) for entry in chosen]})
-    return {**_told(None), "resources": resources}
+    return {**_error_row(None), "resources": resources}
 
 
 def _pattern(pattern: Pattern) -> dict[str, Any]:
@@ -104,9 +104,9 @@ async def create(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
         _require_authorizer(broker)
         results = iter(await broker.topics.require_controller().submit(lambda c: c.acls.create(acls)))
     except KafkaError as refused:
-        return {"results": [_told(refused) for _ in read]}
+        return {"results": [_error_row(refused) for _ in read]}
     await broker.metadata.caught_up()
-    return {"results": [_told(each if isinstance(each, KafkaError) else next(results)) for each in read]}
+    return {"results": [_error_row(each if isinstance(each, KafkaError) else next(results)) for each in read]}
 
 
 def _read(kind: Callable[[Any], Read], row: Any) -> Read | KafkaError:
@@ -125,19 +125,19 @@ async def delete(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
         _require_authorizer(broker)
         chosen = iter(await broker.topics.require_controller().submit(lambda c: c.acls.delete(filters)))
     except KafkaError as refused:
-        return {"filter_results": [{**_told(refused), "matching_acls": []} for _ in read]}
+        return {"filter_results": [{**_error_row(refused), "matching_acls": []} for _ in read]}
     await broker.metadata.caught_up()
     return {
         "filter_results": [
-            {**_told(each), "matching_acls": []} if isinstance(each, KafkaError) else _deleted(next(chosen))
+            {**_error_row(each), "matching_acls": []} if isinstance(each, KafkaError) else _deleted(next(chosen))
             for each in read
         ]
     }
 
 
 def _deleted(acls: list[Acl]) -> dict[str, Any]:
-    rows = [{**_told(None), **_pattern(acl.pattern), **_entry(acl.entry)} for acl in acls]
-    return {**_told(None), "matching_acls": rows}
+    rows = [{**_error_row(None), **_pattern(acl.pattern), **_entry(acl.entry)} for acl in acls]
+    return {**_error_row(None), "matching_acls": rows}
 
 
 SPECS = ((DESCRIBE, describe), (CREATE, create), (DELETE, delete))

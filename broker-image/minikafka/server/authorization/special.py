@@ -40,7 +40,7 @@ def metadata(access: ClientAccess, request: Any) -> Screened:
     for row in asked:
         topic_id = getattr(row, "topic_id", None)
         name = row.name if topic_id is None else access.metadata.name_of(topic_id)
-        if name is None or _is_told(access, name, creates):
+        if name is None or _may_know(access, name, creates):
             left.append(row)
         else:
             shown = {"name": name, "is_internal": False} if topic_id is None else {"name": None, "topic_id": topic_id}
@@ -52,7 +52,7 @@ def metadata(access: ClientAccess, request: Any) -> Screened:
     return Screened(rest, lambda answer: {**answer, "topics": [*answer["topics"], *refused.values()]})
 
 
-def _is_told(access: ClientAccess, name: str, creates: bool) -> bool:
+def _may_know(access: ClientAccess, name: str, creates: bool) -> bool:
     if not access.may(DESCRIBE, name):
         return False
     if not creates or access.metadata.id_of(name) is not None or name in INTERNAL_TOPICS:
@@ -89,8 +89,8 @@ def offset_fetch(access: ClientAccess, request: Any) -> Screened:
             )
 
     def finish(answer: Answer) -> Answer:
-        told = [_with_hidden(access, group, hidden_of[group["group_id"]]) for group in answer.get("groups", ())]
-        return {**answer, "groups": [*told, *groups]}
+        shown = [_with_hidden(access, group, hidden_of[group["group_id"]]) for group in answer.get("groups", ())]
+        return {**answer, "groups": [*shown, *groups]}
 
     return Screened(replace(request, groups=tuple(left)) if left else None, finish)
 
@@ -116,12 +116,12 @@ def _with_hidden(access: ClientAccess, group: Answer, hidden: list[Answer]) -> A
     """A group's answer: without topics that nobody asked for and this client may not be told of, with what was refused."""
     if group["error_code"]:
         return group
-    told = []
+    shown = []
     for topic in group["topics"]:
         name = topic["name"] if topic.get("name") is not None else access.metadata.name_of(topic.get("topic_id"))
         if name is None or access.could(DESCRIBE, name):
-            told.append(topic)
-    return {**group, "topics": [*told, *hidden]}
+            shown.append(topic)
+    return {**group, "topics": [*shown, *hidden]}
 
 
 COORDINATOR_NEEDS = {

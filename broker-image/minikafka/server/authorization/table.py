@@ -28,14 +28,14 @@ from minikafka.server.authorization.rules import (
     Unscreened,
     Whole,
 )
-from minikafka.server.error_answers import by_partition, identified, joined, told, whole
+from minikafka.server.error_answers import by_partition, error_row, identified, joined, whole
 
 # -- what is needed ---------------------------------------------------------------------------------------------------------
 
 
 def on_cluster(operation: Operation, refusal: Callable[[Any, int, ErrorCode], Answer] | None = None) -> Whole:
     """The whole request needs an operation on the cluster."""
-    return Whole(Need(operation, ResourceType.CLUSTER), refusal or (lambda _request, _version, code: told(code)))
+    return Whole(Need(operation, ResourceType.CLUSTER), refusal or (lambda _request, _version, code: error_row(code)))
 
 
 def on_group(operation: Operation, refusal: Callable[[Any, int, ErrorCode], Answer] = whole) -> Whole:
@@ -96,7 +96,7 @@ def on_settings(operation: Operation, answered: str) -> Rows:
         return need, CLUSTER_NAME if need.kind is ResourceType.CLUSTER else row.resource_name
 
     def refusal(row: Any, code: ErrorCode) -> Answer:
-        return {"resource_type": row.resource_type, "resource_name": row.resource_name, **told(code)}
+        return {"resource_type": row.resource_type, "resource_name": row.resource_name, **error_row(code)}
 
     return Rows(choose, "resources", answered, refusal, tuple(dict.fromkeys(needs.values())))
 
@@ -122,13 +122,13 @@ def _epochs(row: Any, code: ErrorCode) -> Answer:
 def _producers(row: Any, code: ErrorCode) -> Answer:
     return {
         "name": row.name,
-        "partitions": [{"partition_index": index, **told(code)} for index in row.partition_indexes],
+        "partitions": [{"partition_index": index, **error_row(code)} for index in row.partition_indexes],
     }
 
 
 def _deleted(row: Any, code: ErrorCode) -> Answer:
     name, topic_id = (row, None) if isinstance(row, str) else (row.name, row.topic_id)
-    return {"name": name, "topic_id": topic_id, **told(code)}
+    return {"name": name, "topic_id": topic_id, **error_row(code)}
 
 
 def _log_dirs(request: Any, version: int, code: ErrorCode) -> Answer:
@@ -145,7 +145,7 @@ def _log_dirs(request: Any, version: int, code: ErrorCode) -> Answer:
 def _elections(request: Any, version: int, code: ErrorCode) -> Answer:
     del version
     rows = [
-        {"topic": t.topic, "partition_result": [{"partition_id": p, **told(code)} for p in t.partitions]}
+        {"topic": t.topic, "partition_result": [{"partition_id": p, **error_row(code)} for p in t.partitions]}
         for t in request.topic_partitions or ()
     ]
     return {"error_code": code, "replica_election_results": rows}
@@ -154,20 +154,23 @@ def _elections(request: Any, version: int, code: ErrorCode) -> Answer:
 def _reassignments(request: Any, version: int, code: ErrorCode) -> Answer:
     del version
     rows = [
-        {"name": t.name, "partitions": [{"partition_index": p.partition_index, **told(code)} for p in t.partitions]}
+        {
+            "name": t.name,
+            "partitions": [{"partition_index": p.partition_index, **error_row(code)} for p in t.partitions],
+        }
         for t in request.topics
     ]
-    return {**told(code), "responses": rows}
+    return {**error_row(code), "responses": rows}
 
 
 def _users(request: Any, version: int, code: ErrorCode) -> Answer:
     del version
     names = dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
-    return {"results": [{"user": name, **told(code)} for name in names]}
+    return {"results": [{"user": name, **error_row(code)} for name in names]}
 
 
 def _all_rows(asked: str, answered: str) -> Callable[[Any, int, ErrorCode], Answer]:
-    return lambda request, _version, code: {answered: [told(code) for _ in getattr(request, asked)]}
+    return lambda request, _version, code: {answered: [error_row(code) for _ in getattr(request, asked)]}
 
 
 # -- the table --------------------------------------------------------------------------------------------------------------
@@ -182,10 +185,10 @@ _DELETE = Need(_O.DELETE, ResourceType.TOPIC)
 
 
 def deleted(asked: str) -> Rows:
-    """Who may describe a topic that is not there is told that it is not."""
+    """Who may describe a topic that is not there learns that it is not."""
     rule = on_topics(_O.DELETE, _deleted, asked, "responses", instead=_DELETE_TOPICS)
-    told = Need(_O.DESCRIBE, ResourceType.TOPIC, "if there is none", refuses=False)
-    return replace(rule, needs=(*rule.needs, told), absent=_not_there)
+    known = Need(_O.DESCRIBE, ResourceType.TOPIC, "if there is none", refuses=False)
+    return replace(rule, needs=(*rule.needs, known), absent=_not_there)
 
 
 def _not_there(row: Any, access: ClientAccess) -> ErrorCode | None:
@@ -214,12 +217,12 @@ _SERVED: dict[ApiKey, ApiRule] = {
     ApiKey.HEARTBEAT: on_group(_O.READ),
     ApiKey.LEAVE_GROUP: on_group(_O.READ),
     ApiKey.SYNC_GROUP: on_group(_O.READ),
-    ApiKey.DESCRIBE_GROUPS: on_groups(_O.DESCRIBE, lambda group, code: {"group_id": group, **told(code)}),
+    ApiKey.DESCRIBE_GROUPS: on_groups(_O.DESCRIBE, lambda group, code: {"group_id": group, **error_row(code)}),
     ApiKey.LIST_GROUPS: Special(special.LIST_GROUPS_NEEDS, special.list_groups),
     ApiKey.SASL_HANDSHAKE: Unscreened(),
     ApiKey.API_VERSIONS: Unscreened(),
     ApiKey.CREATE_TOPICS: Both(
-        on_topics(_O.CREATE, lambda row, code: {"name": row.name, **told(code)}, instead=_CREATE_TOPICS),
+        on_topics(_O.CREATE, lambda row, code: {"name": row.name, **error_row(code)}, instead=_CREATE_TOPICS),
         Special((special.DESCRIBE_SETTINGS,), special.created_settings),
     ),
     ApiKey.DELETE_TOPICS: Both(deleted("topics"), deleted("topic_names")),  # the second: of earlier versions
@@ -237,7 +240,7 @@ _SERVED: dict[ApiKey, ApiRule] = {
     ApiKey.DESCRIBE_LOG_DIRS: on_cluster(_O.DESCRIBE, whole),
     ApiKey.SASL_AUTHENTICATE: Unscreened(),
     ApiKey.CREATE_PARTITIONS: on_topics(
-        _O.ALTER, lambda row, code: {"name": row.name, **told(code)}, answered="results"
+        _O.ALTER, lambda row, code: {"name": row.name, **error_row(code)}, answered="results"
     ),
     ApiKey.DELETE_GROUPS: on_groups(
         _O.DELETE, lambda group, code: {"group_id": group, "error_code": code}, "groups_names", "results"

@@ -83,6 +83,20 @@ class TestAbort:
         await world.settle()
         assert not world.there and ("FaultRecovered", "Kill broker 1 (kill): it has expired") in world.server.events
 
+    async def test_a_forged_end_holds_nobody_up(self) -> None:
+        """With an end years ahead, and an agent that does not answer, only the force annotation let the experiment go."""
+        world = await running(World())
+        make_fault(world)
+        world.experiment["status"]["faults"][0]["expiresAt"] = "2039-01-01T00:00:00Z"
+        world.mute.add(NAMES.pod(1))
+        world.delete()
+        await world.look()
+        await world.look()
+        assert "ends by itself at 2026-11-22T11:00:" in world.condition("Healed")[2], "an hour after the deadline"
+        world.pass_time(7300)
+        await world.settle()
+        assert not world.there
+
     async def test_a_pod_that_is_gone(self) -> None:
         world = await running(World())
         make_fault(world)

@@ -12,6 +12,7 @@ from minikafka_chaos.controller.kinds import (
     EXPERIMENT,
     JOB,
 )
+from minikafka_kube.api_server import ApiError
 from minikafka_kube.kinds import CLUSTER, LEASE
 
 from tests.unit.chaos.controller.happenings import (
@@ -156,6 +157,72 @@ class TestRefused:
         await running(world)
 
 
+class TestRefusedForWhatOthersMayChange:
+    """One that was applied before its cluster stayed Refused for ever, and an apply of what is there changes nothing."""
+
+    @staticmethod
+    async def refused(reason: str) -> World:
+        world = World()
+        if reason == "ClusterNotFound":
+            world.server.objects.pop((CLUSTER.name, "shop"))
+        elif reason == "ChaosNotAllowed":
+            world.server.objects[CLUSTER.name, "shop"]["spec"]["chaos"] = {"allowed": False}
+        else:
+            world.partitions({"lonely": [([0, 1, 2], [1])]})
+        await world.settle()
+        assert (world.phase, world.condition("Accepted")[1]) == ("Refused", reason)
+        return world
+
+    @staticmethod
+    def put_right(world: World, reason: str) -> None:
+        if reason == "ClusterNotFound":
+            world._cluster()
+        elif reason == "ChaosNotAllowed":
+            world.server.objects[CLUSTER.name, "shop"]["spec"]["chaos"] = {"allowed": True}
+        else:
+            world.partitions({"lonely": [([0, 1, 2], [0, 1, 2])]})
+
+    @pytest.mark.parametrize("reason", ["ClusterNotFound", "BudgetExceeded"])
+    async def test_it_begins_once_that_is_put_right(self, reason: str) -> None:
+        world = await self.refused(reason)
+        before, outcome = world.server.writes, await world.look()
+        assert world.server.writes == before and outcome.retry_seconds is not None, "nobody tells of a cluster"
+        self.put_right(world, reason)
+        await running(world)
+        assert "endedAt" not in world.status
+
+    async def test_not_because_chaos_is_allowed_by_now(self) -> None:
+        """Who allows it does so for what is asked then."""
+        world = await self.refused("ChaosNotAllowed")
+        self.put_right(world, "ChaosNotAllowed")
+        outcome = await world.look()
+        assert world.phase == "Refused" and outcome.retry_seconds is None
+
+    async def test_not_after_the_time_that_it_would_have_waited(self) -> None:
+        """Nobody expects it any more: its cluster is another's by then."""
+        world = await self.refused("BudgetExceeded")
+        world.pass_time(3601)
+        self.put_right(world, "BudgetExceeded")
+        outcome = await world.look()
+        assert world.phase == "Refused" and outcome.retry_seconds is None
+
+    async def test_not_one_that_a_schedule_made(self) -> None:
+        """Its time has passed, and the next one comes."""
+        world = await self.refused("BudgetExceeded")
+        world.experiment["metadata"]["ownerReferences"] = [{"kind": "ChaosSchedule", "name": "nightly", "uid": "s"}]
+        self.put_right(world, "BudgetExceeded")
+        await world.look()
+        assert world.phase == "Refused"
+
+    async def test_not_what_the_api_server_refused(self) -> None:
+        """A quota is no part of what is looked at, so it would be refused and admitted in turns."""
+        world = World()
+        world.server.refuses[LEASE.name] = ApiError(403, "Forbidden", "exceeded quota: few")
+        await world.settle()
+        before, outcome = world.server.writes, await world.look()
+        assert world.phase == "Refused" and world.server.writes == before and outcome.retry_seconds is None
+
+
 class TestEdited:
     """Before it has begun the spec may be edited. What was made for the words before goes."""
 
@@ -203,7 +270,7 @@ class TestEdited:
         while not world.lease_holder():
             seen = await world.reconciler.observe(NAMESPACE, "try")
             assert seen is not None
-            await world.reconciler._do(seen, decide(seen, world.settings))
+            await world.reconciler._do(seen, decide(seen))
             world.renew()
         condition = world.server.objects[CLUSTER.name, "shop"]["status"]["conditions"][0]
         condition |= {"status": "False", "message": "1 of 3"}

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from minikafka_chaos.controller.api import Phase
 from minikafka_chaos.controller.reasons import MEANINGS, ChaosCondition, ChaosReason, Happening
+from minikafka_chaos.controller.status import Phase
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
 
 PAGE = (Path(__file__).parents[4] / "docs/guide/chaos-on-kubernetes.md").read_text()

@@ -295,7 +295,7 @@ class TestNames:
                 break
             seen = await world.reconciler.observe(NAMESPACE, "try")
             assert seen is not None
-            await world.reconciler._do(seen, decide(seen, world.settings))
+            await world.reconciler._do(seen, decide(seen))
             world.renew()
         world.server.put(
             JOB, "try-run", {"metadata": {"labels": {}}, "spec": {"template": {"metadata": {"labels": {}}}}}

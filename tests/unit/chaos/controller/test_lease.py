@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
-from minikafka_chaos.controller.experiments import LEASE_MARGIN_SECONDS
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT
+from minikafka_chaos.controller.transitions import LEASE_MARGIN_SECONDS
 from minikafka_kube.api_server import ApiError
 from minikafka_kube.disruption_lease import hold_of
 from minikafka_kube.kinds import CLUSTER, LEASE
@@ -127,3 +127,51 @@ async def test_not_while_it_is_judged() -> None:
     del world.server.objects[KEY]
     await world.look()
     assert world.phase == "Judging" and KEY not in world.server.objects
+
+
+async def broken_while_healing(error: ApiError | None = None) -> World:
+    """An experiment that is called off; somebody deletes its Lease while the broker that it killed is still away."""
+    world = await running(World())
+    make_fault(world)
+    world.slow.add(NAMES.pod(1))
+    world.job_ends("Failed")
+    for _ in range(4):
+        await world.look()
+    assert world.phase == "Healing" and world.condition("Healed")[1] == "BrokersNotReady"
+    del world.server.objects[KEY]
+    if error is not None:
+        world.server.refuses[LEASE.name] = error
+    return world
+
+
+async def test_it_is_taken_again_while_a_broker_comes_back() -> None:
+    """A roll could have taken the next broker away, and the last in-sync replica with it."""
+    world = await broken_while_healing()
+    await world.look()
+    assert world.lease_holder().startswith("experiment/try/")
+    assert events(world, "LeaseTakenAgain") == ["Lease shop-disruption was deleted meanwhile; taken again"]
+    world.start_anew(NAMES.pod(1))
+    await world.settle()
+    assert world.phase == "Error" and world.lease_holder() == ""
+
+
+async def test_it_is_taken_again_while_an_agent_does_not_answer() -> None:
+    world = await running(World())
+    make_fault(world)
+    world.mute.add(NAMES.pod(1))
+    world.job_ends("Failed")
+    await world.look()
+    assert world.condition("Healed")[1] == "RecoveryFailing"
+    del world.server.objects[KEY]
+    await world.look()
+    assert world.phase == "Healing" and world.lease_holder().startswith("experiment/try/")
+
+
+@pytest.mark.parametrize("code", [403, 500])
+async def test_without_it_what_is_on_is_undone_all_the_same(code: int) -> None:
+    world = await broken_while_healing(ApiError(code, "Error", "no"))
+    outcome = await world.look()
+    assert world.phase == "Healing" and outcome.retry_seconds
+    world.start_anew(NAMES.pod(1))
+    await world.settle()
+    assert world.phase == "Error" and KEY not in world.server.objects

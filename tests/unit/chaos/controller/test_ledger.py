@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from minikafka.telemetry.fault_verbs import Verb
-from minikafka_chaos.controller.api import FAULTS_MAX
 from minikafka_chaos.controller.budget import BudgetRefusal
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT
 from minikafka_chaos.controller.ledger import (
@@ -22,6 +21,7 @@ from minikafka_chaos.controller.ledger import (
     StatusStore,
     Unavailable,
 )
+from minikafka_chaos.controller.status import FAULTS_MAX
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.scenario.faults import Fault, Handle, Ledger, Targets
 

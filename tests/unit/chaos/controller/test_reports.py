@@ -96,6 +96,23 @@ class TestTheReport:
         }
         assert "ReportMade" in [reason for reason, _ in made.server.events]
 
+    async def test_what_its_pod_waits_for(self) -> None:
+        """No node had room for Spark, and nothing said so before the Job's deadline."""
+        made = await ended(world())
+        driver_ends(made, 0)
+        made.server.objects[JOB.name, REPORT]["status"] = {}
+        pod = made.server.objects[POD.name, f"{REPORT}-xyz"]
+        unbound = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes: Insufficient memory"}
+        pod["status"] = {"phase": "Pending", "conditions": [unbound]}
+        says = f"Job {REPORT} makes it; it has not begun: pod {REPORT}-xyz: 0/1 nodes: Insufficient memory"
+        assert await reported(made) == ("Unknown", "ReportGoingOn", says)
+        assert ("ReportGoingOn", says) in made.server.events
+        before = made.server.writes
+        await made.look()
+        assert made.server.writes == before, "told once"
+        pod["status"] = {"phase": "Running"}
+        assert (await reported(made))[2] == f"Job {REPORT} makes it"
+
     async def test_a_pod_that_only_has_its_labels_says_nothing(self) -> None:
         """It may be of an earlier experiment of the name, or of anybody."""
         made = await ended(world())

@@ -285,7 +285,8 @@ class World:
             outcome = await self.look()
             moved = self.kubernetes()
             self.pass_time(seconds)
-            patience = 60 if self.there and self.phase != "Running" else 4  # while it runs its Job is looked after
+            looked_after = ("Running", "Refused")  # its Job, or what it was refused for
+            patience = 60 if self.there and self.phase not in looked_after else 4
             if outcome.gone or (outcome.name == "steady" and not moved and (outcome.retry_seconds or 1e9) > patience):
                 return
         raise AssertionError(f"not settled: {self.status}")

@@ -1,0 +1,1 @@
+"""The invariants, and who looks after each event whether they hold."""

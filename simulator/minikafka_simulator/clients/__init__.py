@@ -1,0 +1,1 @@
+"""Clients of random schedules, and what all simulated clients have in common."""

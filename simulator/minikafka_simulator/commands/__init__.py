@@ -1,0 +1,1 @@
+"""The commands of `minikafka` that belong to this package."""

@@ -1,0 +1,1 @@
+"""What chance breaks in a random schedule."""
