@@ -125,7 +125,7 @@ def _write_page(path: Path, title: str, recording: Recording) -> int:
 
 def _watch_live(args: argparse.Namespace) -> int:
     from minikafka_chaos.session.by_hand import carry_out
-    from minikafka_chaos.watch.live import LiveCluster, Watcher
+    from minikafka_chaos.watch.live import ClusterWatcher, LiveCluster
     from minikafka_chaos.watch.recording import STEPS_KEPT_MAX, Recording
 
     cluster = LiveCluster(args.data)
@@ -144,7 +144,7 @@ def _watch_live(args: argparse.Namespace) -> int:
     from minikafka_chaos.watch.server import SharedRecording
 
     shared = SharedRecording(title, recording, live=True)
-    watcher = Watcher(cluster, shared.take_all, shared.fail)
+    watcher = ClusterWatcher(cluster, shared.take_all, shared.fail)
     watcher.start()
     try:
         return _serve(args, shared, by_hand)

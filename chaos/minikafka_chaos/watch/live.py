@@ -161,7 +161,7 @@ class LiveCluster:
             file.close()
 
 
-class Watcher:
+class ClusterWatcher:
     """Looks at a live cluster again and again in a thread of its own, and hands on what is new.
 
     `take` gets it, and `fail` one line should there be nothing more to come; both in that thread.

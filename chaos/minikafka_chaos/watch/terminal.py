@@ -18,7 +18,7 @@ from minikafka_chaos.errors import BadScenario, ToolTrouble
 from minikafka_chaos.session.errors import VerbRefused
 from minikafka_chaos.watch.evidence import Evidence
 from minikafka_chaos.watch.lines import ORDINARY, Line
-from minikafka_chaos.watch.live import LiveCluster, Watcher
+from minikafka_chaos.watch.live import ClusterWatcher, LiveCluster
 from minikafka_chaos.watch.recording import Recording, WatchedStep
 from minikafka_chaos.watch.state import ClusterState, WatchedBroker, WatchedPartition, WatchedReplica, is_internal
 
@@ -103,7 +103,7 @@ class WatchScreen(App[None]):
         self._cluster = cluster
         self._carry_out = carry_out
         self._evidence: queue.SimpleQueue[list[Evidence] | Answer] = queue.SimpleQueue()
-        self._watcher = None if cluster is None else Watcher(cluster, self._evidence.put, self._fail)
+        self._watcher = None if cluster is None else ClusterWatcher(cluster, self._evidence.put, self._fail)
         self._playing = False
         self._busy = False
         self._dirty = True
