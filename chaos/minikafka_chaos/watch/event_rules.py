@@ -106,9 +106,10 @@ def _became_leader(draft: Draft, event: EventLine) -> None:
 
 def _became_follower(draft: Draft, event: EventLine) -> None:
     key = _key(event)
-    # What its log has now it has from whom it followed before.
+    # What its log has now it has from whom it followed before. Where it was seen to be longer, it has fetched since, or the
+    # event of a truncation follows.
     if (end := _number(event, "log_end_offset")) is not None:
-        draft.logs.end_at(key, end)
+        draft.logs.grow(key, end)
     leader = _number(event, "leader")
     if leader is not None and leader >= 0:
         _lead(draft, event, leader)
@@ -131,7 +132,8 @@ def _isr_changed(draft: Draft, event: EventLine) -> None:
 
 def _truncated(draft: Draft, event: EventLine) -> None:
     if (end := _number(event, "to_offset")) is not None:
-        draft.logs.end_at(_key(event), end)
+        draft.logs.grow(_key(event), end)
+        draft.logs.cut(_key(event), end, _number(event, "from_offset"))
 
 
 def _restarted(draft: Draft, event: EventLine) -> None:

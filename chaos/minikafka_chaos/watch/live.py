@@ -191,11 +191,11 @@ class ClusterWatcher:
         look = 0
         try:
             while not self._stop_asked.is_set():
-                found = self._cluster.read_files()
-                if look % SCRAPE_EVERY == 0:
-                    found += self._cluster.ask_brokers()
+                # Brokers first: what happened before they were asked is in the files then, and comes before what they said.
+                found = self._cluster.ask_brokers() if look % SCRAPE_EVERY == 0 else []
+                found += self._cluster.read_files()
                 if found:
-                    self._take(found)
+                    self._take(sorted(found, key=lambda each: each.time))
                 look += 1
                 self._stop_asked.wait(LOOK_S)
         except Exception as error:  # whoever looks must hear that what is shown is old

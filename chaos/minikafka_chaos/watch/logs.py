@@ -37,16 +37,19 @@ class LogRules:
         cut_end = replica.cut_end if replica.cut_end is not None and replica.cut_end > end else None
         self._draft.put(key, replace(replica, log_end=end, epochs=epochs, cut_end=cut_end))
 
-    def cut(self, key: ReplicaKey, end: int) -> None:
-        """Its log ends there; what it had above is gone."""
-        self._draft.put(key, cut_at(self._draft.state.replica(key), end))
+    def cut(self, key: ReplicaKey, end: int, before: int | None = None) -> None:
+        """Its log ends there; what it had above is gone. `before`: where it ended, if that is known."""
+        self._draft.put(key, cut_at(self._draft.state.replica(key), end, before))
 
     def begin_epoch(self, key: ReplicaKey, leader_epoch: int, start: int) -> None:
-        """It leads, and what it appends from there on has this epoch."""
-        self.end_at(key, start)
+        """It leads, and what it appends from there on has this epoch.
+
+        It cuts nothing, for who becomes leader never does: where its log is longer, it was seen to append already.
+        """
+        self.grow(key, start)
         replica = self._draft.state.replica(key)
-        kept = tuple(each for each in replica.epochs if each.offset < start)
-        self._draft.put(key, replace(replica, epochs=_joined(kept, (EpochStart(leader_epoch, start),))))
+        kept = tuple(each for each in replica.epochs if each.offset < start and each.leader_epoch < leader_epoch)
+        self._draft.put(key, replace(replica, epochs=_joined(_joined((), kept), (EpochStart(leader_epoch, start),))))
 
     def start_at(self, key: ReplicaKey, start: int) -> None:
         """Its log begins there now: older records were deleted."""
@@ -71,13 +74,13 @@ class LogRules:
         yield from (each for each in source.epochs if begin < each.offset < end)
 
 
-def cut_at(replica: WatchedReplica, end: int) -> WatchedReplica:
-    """Return the replica with its log cut."""
+def cut_at(replica: WatchedReplica, end: int, before: int | None = None) -> WatchedReplica:
+    """Return the replica with its log cut; `before` is where it ended, else what was seen of it."""
 
     def at_most(offset: int | None) -> int | None:
         return None if offset is None else min(offset, end)
 
-    before = max(replica.log_end or 0, replica.cut_end or 0)
+    before = max(replica.log_end or 0, replica.cut_end or 0) if before is None else before
     return replace(
         replica,
         log_end=end,

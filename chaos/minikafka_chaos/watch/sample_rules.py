@@ -106,11 +106,14 @@ def _take_replica(draft: Draft, key: ReplicaKey, values: Mapping[str, int]) -> N
     followed = leader if role == "follower" and leader is not None and leader >= 0 else None
     if known.following is None and followed is not None:
         draft.change_replica(key, following=followed)
-    if role == "leader" and known.epochs and epoch > known.epochs[-1].leader_epoch:
-        draft.logs.begin_epoch(key, epoch, known.log_end or 0)  # nobody told where; not before what was seen
     if "log_end_offset" in values:
         draft.logs.end_at(key, values["log_end_offset"])
     known = draft.state.replica(key)
+    if role == "leader" and known.epochs and epoch > known.epochs[-1].leader_epoch:
+        draft.logs.begin_epoch(
+            key, epoch, known.log_end or 0
+        )  # the event that says where it began comes yet, or never will
+        known = draft.state.replica(key)
     draft.change_replica(
         key,
         role=role,

@@ -205,6 +205,40 @@ def test_epochs_above_a_cut_are_gone() -> None:
     assert (replica.epochs[-2:], replica.cut_end) == ((EpochStart(3, 5), EpochStart(4, 6)), None)
 
 
+def scrape_of_two(role: int, epoch: int, end: int) -> Scrape:
+    values = {"replica_role": role, "leader_epoch": epoch, "partition_leader": 2, "log_end_offset": end}
+    labels = {"topic": "t", "partition": "0"}
+    return Scrape(0.0, 2, [Sample(f"minikafka_{name}", labels, value) for name, value in values.items()])
+
+
+def test_a_scrape_may_see_a_leader_before_its_event_is_read() -> None:
+    """What it had copied unseen stays of the old epoch, and nothing that it has appended since is cut off."""
+    fold = led()
+    fold.take(LogGrowth(0.5, 1, T0, 8))
+    fold.take(scrape_of_two(role=2, epoch=4, end=9))
+    fold.take(event(2, "became_leader", leader_epoch=4, partition_epoch=2, start_offset=8, isr=[2], high_watermark=8))
+    replica = fold.state.replica(ReplicaKey("t", 0, 2))
+    assert (replica.log_end, replica.cut_end, replica.epochs[1:]) == (9, None, (EpochStart(3, 5), EpochStart(4, 8)))
+
+
+def test_a_scrape_may_see_a_follower_fetch_before_its_event_is_read() -> None:
+    fold = led()
+    fold.take(LogGrowth(0.5, 1, T0, 8))
+    fold.take(scrape_of_two(role=1, epoch=3, end=8))
+    fold.take(
+        event(2, "became_follower", leader=1, leader_epoch=3, partition_epoch=1, log_end_offset=6, high_watermark=5)
+    )
+    replica = fold.state.replica(ReplicaKey("t", 0, 2))
+    assert (replica.log_end, replica.cut_end) == (8, None)
+
+
+def test_what_nobody_had_seen_is_cut_off_as_well() -> None:
+    fold = led()
+    fold.take(event(2, "log_truncated", from_offset=9, to_offset=4, records=5, leader_epoch=4))
+    replica = fold.state.replica(ReplicaKey("t", 0, 2))
+    assert (replica.log_end, replica.cut_end) == (4, 9)
+
+
 def test_a_fault_is_on_until_it_is_recovered() -> None:
     fold = led()
     cut = {"kind": "action", "fault": "Cut", "target": "broker-1", "ok": True, "id": "cut-1"}
