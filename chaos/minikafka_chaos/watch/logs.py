@@ -48,8 +48,8 @@ class LogRules:
         """
         self.grow(key, start)
         replica = self._draft.state.replica(key)
-        kept = tuple(each for each in replica.epochs if each.offset < start and each.leader_epoch < leader_epoch)
-        self._draft.put(key, replace(replica, epochs=_joined(_joined((), kept), (EpochStart(leader_epoch, start),))))
+        kept = tuple(each for each in replica.epochs if each.offset < start)
+        self._draft.put(key, replace(replica, epochs=_joined(kept, (EpochStart(leader_epoch, start),))))
 
     def start_at(self, key: ReplicaKey, start: int) -> None:
         """Its log begins there now: older records were deleted."""
