@@ -28,6 +28,8 @@ DRAW_S = 0.1
 LINES_SHOWN = 200
 CELLS = 16
 """Records of a log that are drawn: the last."""
+EPOCHS = 3
+"""Of a log's leader epochs as many are told: the last."""
 PLAY_S_MIN, PLAY_S_MAX = 0.15, 1.2
 """Of the time between two steps, as a replay has it."""
 EPOCH_STYLES = ("blue", "yellow", "cyan", "magenta", "green", "red")
@@ -359,7 +361,8 @@ def _replica(
     else:
         words, style = replica.role or "no role yet", ""
     crown = "♛ " if broker == partition.leader else "  "
-    chain = ", ".join(f"{'?' if epoch < 0 else epoch} from {offset}" for epoch, offset in replica.epochs[-3:])
+    chain = ", ".join(f"{'?' if epoch < 0 else epoch} from {offset}" for epoch, offset in replica.epochs[-EPOCHS:])
+    chain = f"…, {chain}" if len(replica.epochs) > EPOCHS else chain
     numbers = [_shown(each) for each in (replica.log_end, replica.high_watermark, replica.flushed)]
     return [Text(f"{crown}{broker} {words}", style), *numbers, chain, _cells(replica, end)]
 
