@@ -50,14 +50,14 @@ def the_lease_of_another_term_is_taken(scene: Scene) -> None:
 
 
 def an_event_that_nobody_wrote(scene: Scene) -> None:
-    scene.checker.told(scene.leader, Event("leader_elected", scene.tp.topic, scene.tp.partition, {}))
+    scene.checker.emitted(scene.leader, Event("leader_elected", scene.tp.topic, scene.tp.partition, {}))
 
 
 def an_event_told_twice(scene: Scene) -> None:
     event = Event("topic_created", "x", None, {})
     scene.checker.committed([event], scene.leader.image)
-    scene.checker.told(scene.leader, event)
-    scene.checker.told(scene.leader, event)
+    scene.checker.emitted(scene.leader, event)
+    scene.checker.emitted(scene.leader, event)
 
 
 def unfenced_before_it_has_looked_at_the_image(scene: Scene) -> None:

@@ -10,9 +10,9 @@ import pytest
 from minikafka.kubernetes.api import CONFIG_MAP, LEASE, TOPIC
 from minikafka_simulator.schedules.world import World
 from minikafka_simulator.stores.api_server import SimApiError
+from minikafka_simulator.stores.kubectl_user import NAME
 from minikafka_simulator.stores.kubernetes_client import CLUSTER
 from minikafka_simulator.stores.kubernetes_store import KubernetesStores
-from minikafka_simulator.stores.people import NAME
 
 from tests.forms import in_full
 

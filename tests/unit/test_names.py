@@ -105,9 +105,6 @@ INSTEAD = {
 }
 """Words that no name has, and what to say instead."""
 
-NOT_YET = ("simulator/minikafka_simulator",)
-"""Rooms in which such names still stand."""
-
 KEPT = {
     ("chaos/minikafka_chaos/errors.py", "ToolTrouble"),  # minikafka.testing offers it
     ("chaos/minikafka_chaos/grounds/processes.py", "_as_tool_trouble"),
@@ -141,7 +138,7 @@ def test_names_have_the_fields_words(source: str) -> None:
     found = [
         f"{where}: {name}: instead of {word!r} say {INSTEAD[word]}"
         for path in sorted((ROOT / source).rglob("*.py"))
-        if not (where := path.relative_to(ROOT).as_posix()).startswith(NOT_YET)
+        for where in [path.relative_to(ROOT).as_posix()]
         for name in sorted(set(names_in(path)))
         if (where, name) not in KEPT
         for word in sorted(words(name) & INSTEAD.keys())

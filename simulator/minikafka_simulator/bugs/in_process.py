@@ -99,7 +99,7 @@ class _Difference:
         old, new = _by_key(before), _by_key(after)
         for key, node in old.items():
             if key not in new and not isinstance(node, ast.Import | ast.ImportFrom):
-                self._refuse(f"takes {_told(owner, node)} away, or alters it")
+                self._refuse(f"takes {_shown(owner, node)} away, or alters it")
         for key, node in new.items():
             known = old.get(key)
             match node:
@@ -108,10 +108,10 @@ class _Difference:
                     self._function(_Definition(owner, node, known))
                 case ast.ClassDef() if isinstance(known, ast.ClassDef):
                     if _head(known) != _head(node):
-                        self._refuse(f"alters the bases or decorators of {_told(owner, node)}")
+                        self._refuse(f"alters the bases or decorators of {_shown(owner, node)}")
                     self._compare((*owner, node.name), known.body, node.body)
                 case _ if known is None and owner:
-                    self._refuse(f"alters what {'.'.join(owner)} has been made of: {_told(owner, node)}")
+                    self._refuse(f"alters what {'.'.join(owner)} has been made of: {_shown(owner, node)}")
                 case _ if known is None:
                     self.statements.append(node)
 
@@ -149,7 +149,7 @@ def _head(node: ast.ClassDef) -> tuple[list[str], list[str], list[str]]:
     return _dumps(node.bases), keywords, _dumps(node.decorator_list)
 
 
-def _told(owner: tuple[str, ...], node: ast.stmt) -> str:
+def _shown(owner: tuple[str, ...], node: ast.stmt) -> str:
     if isinstance(node, Function | ast.ClassDef):
         return ".".join((*owner, node.name))
     return repr(ast.unparse(node).partition("\n")[0][:60])

@@ -277,9 +277,9 @@ class Checker(Account, Watcher):
                     self.clients.excuse(tp, struck)
         self.isr.written(image)
 
-    def told(self, broker: SimBroker, event: Event) -> None:
+    def emitted(self, broker: SimBroker, event: Event) -> None:
         """A controller tells of something that it decided."""
-        self.terms.told(broker, event)
+        self.terms.emitted(broker, event)
 
     def lease_taken(self, broker: int, held: int, expected: int) -> None:
         """The store is to compare before it sets (R15)."""

@@ -77,8 +77,8 @@ class DiskChecks:
         if found is None or any(starts.get(epoch, start + 1) > start for epoch, start in flushed):
             self._account.fail(
                 "B30 FlushedIsKept",
-                f"broker {broker.id} {tp}: flushed up to {log.flushed_offset} with epochs {_told(flushed)}; after the "
-                f"power loss the checkpoint has {'no whole line' if found is None else _told(found)}",
+                f"broker {broker.id} {tp}: flushed up to {log.flushed_offset} with epochs {_shown(flushed)}; after the "
+                f"power loss the checkpoint has {'no whole line' if found is None else _shown(found)}",
             )
 
     def started(self, broker: SimBroker) -> None:
@@ -95,5 +95,5 @@ class DiskChecks:
                 )
 
 
-def _told(entries: Sequence[EpochEntry]) -> str:
+def _shown(entries: Sequence[EpochEntry]) -> str:
     return ", ".join(f"{epoch} from {start}" for epoch, start in entries) or "none"

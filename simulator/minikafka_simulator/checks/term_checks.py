@@ -57,7 +57,7 @@ class TermChecks:
                         f"broker {target} is unfenced in broker epoch {epoch}, and its replicas do not match the image yet",
                     )
 
-    def told(self, broker: SimBroker, event: Event) -> None:
+    def emitted(self, broker: SimBroker, event: Event) -> None:
         """A controller tells of a decision."""
         if self._written.pop(id(event), None) is None:
             self._account.fail(

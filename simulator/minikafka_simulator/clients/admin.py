@@ -12,7 +12,7 @@ from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.types import TopicPartition
 
-from minikafka_simulator.clients.asker import Asker
+from minikafka_simulator.clients.wire_client import WireClient
 from minikafka_simulator.machine.network import Reply
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ SET, DELETE = 0, 1
 PREFERRED: Final = 0
 
 
-class Admin(Asker):
+class Admin(WireClient):
     """Of one cluster.
 
     Nobody waits for most answers: faults may strike at any moment.

@@ -58,7 +58,7 @@ class SimObserver(BrokerObserver):
                 case Commit():
                     self.sim.committing, self.sim.deciding = effect, role.controller.image
                 case Happened():
-                    self.watcher.told(self.sim, effect.event)
+                    self.watcher.emitted(self.sim, effect.event)
                 case Failed():
                     self.sim.broke(effect.error)
 

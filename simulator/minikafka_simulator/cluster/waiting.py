@@ -24,12 +24,12 @@ class Waiting:
         if self.answered:
             return None
         if self.parts and all(hosted.leader is None or hosted.high_watermark >= up_to for hosted, up_to in self.parts):
-            told = ", ".join(
+            waiting = ", ".join(
                 f"{hosted.topic_partition} up to {up_to}, "
                 + ("which is led no more" if hosted.leader is None else f"the HW is {hosted.high_watermark}")
                 for hosted, up_to in self.parts
             )
-            return f"a produce waits for {told}"
+            return f"a produce waits for {waiting}"
         if now > max(self.deadline, awake_since) + OVERDUE_SECONDS:
             return f"its time was up at {self.deadline:.3f}, it is {now:.3f}"
         return None

@@ -72,5 +72,5 @@ class Watcher:
     def group_deleted(self, group: str) -> None:
         """A coordinator has forgotten a group."""
 
-    def told(self, broker: SimBroker, event: Event) -> None:
+    def emitted(self, broker: SimBroker, event: Event) -> None:
         """A controller tells of something that it decided."""

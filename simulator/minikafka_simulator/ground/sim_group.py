@@ -175,21 +175,21 @@ class SimMember(GroupClient):
         """Where it is refused (a rebalance, a coordinator that died) the member goes on, as programs with auto-commit do."""
         request = CommitRequest(self.group, {tp: CommittedOffset(offset)}, self.member_id, generation=self.generation)
 
-        def told(error: str | None) -> None:
+        def commit_ended(error: str | None) -> None:
             self._history.commit(self.process, *tp, offset, error)
             if error is None:
                 self._owner.stands[tp] = offset
 
         def answered(results: dict[TopicPartition, ErrorCode]) -> None:
             error = results[tp]
-            told(None if error is ErrorCode.NONE else error.name)
+            commit_ended(None if error is ErrorCode.NONE else error.name)
             if error in (ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
                 then()
             else:
                 then() if self.dies else self.refused(error)
 
         def lost() -> None:
-            told("_TIMED_OUT")
+            commit_ended("_TIMED_OUT")
             then()
 
         self.ask(lambda broker, reply: broker.coordinator.commit(request, reply), answered, lost, COMMIT_TIMEOUT_S)

@@ -21,18 +21,18 @@ from minikafka_simulator.checks.account import Violation
 from minikafka_simulator.checks.checker import Checker
 from minikafka_simulator.checks.group_checks import SHARED
 from minikafka_simulator.checks.isr_checks import UNCLEAN_ELECTION
+from minikafka_simulator.clients.api_prober import ApiProber
 from minikafka_simulator.clients.clients import Consumer, EndOffsetWatcher, Producer
-from minikafka_simulator.clients.curious import Curious
 from minikafka_simulator.clients.members import GroupMember
 from minikafka_simulator.clients.passing import PassingProducer
 from minikafka_simulator.clients.pipelining import PipelinedProducer
 from minikafka_simulator.cluster.broker import SimBroker
 from minikafka_simulator.cluster.gate import FETCH_BYTES_MAX
-from minikafka_simulator.faults.ambushes import Ambushes
 from minikafka_simulator.faults.disk_faults import DiskFaults
 from minikafka_simulator.faults.faulty_cluster import FaultyCluster
 from minikafka_simulator.faults.nemesis import Nemesis
 from minikafka_simulator.faults.plan import SECONDS_USUAL, Plan
+from minikafka_simulator.faults.targeted_faults import TargetedFaults
 from minikafka_simulator.machine.network import Network
 from minikafka_simulator.machine.scheduler import Scheduler
 from minikafka_simulator.machine.streams import Streams
@@ -131,7 +131,7 @@ class World(FaultyCluster):
         self.min_isr_of = dict.fromkeys(range(1, count + 1), self.min_isr)
         self.server_random = Random(f"whole {seed}")
         self.streams = Streams(self.scheduler, self.network.segment_seconds, seed)
-        self.ambushes = Ambushes(self, seed)
+        self.targeted_faults = TargetedFaults(self, seed)
         self.brokers.update((i, SimBroker(self, i)) for i in range(1, count + 1))
         volumes = Random(f"sizeLimit {seed}")
         if volumes.random() < self.plan.small_volume:
@@ -162,7 +162,7 @@ class World(FaultyCluster):
     # -- chance decides -------------------------------------------------------------------------------------------------
 
     def broker_config(self, broker: int) -> BrokerConfig:
-        return drawn(self, broker, self.ambushes.patience)
+        return drawn(self, broker, self.targeted_faults.patience)
 
     def next_turn(self) -> float:
         return self.server_random.uniform(0.0, 0.01)
@@ -193,7 +193,7 @@ class World(FaultyCluster):
             self.nemesis.proposed([m for m, _ in proposal.isr], leader.isr.committed)
 
     def only_minorities_are_down(self) -> bool:
-        return self.nemesis is not None and self.nemesis.minority and not self.ambushes.there_is_one
+        return self.nemesis is not None and self.nemesis.minority and not self.targeted_faults.there_is_one
 
     def faults_are_over(self) -> bool:
         return self.nemesis is not None and not self.nemesis.active
@@ -238,18 +238,18 @@ class World(FaultyCluster):
         ]
         if self.groups:
             self.checker.groups.look()
-        Curious(self, self.scheduler.seed)
+        ApiProber(self, self.scheduler.seed)
         self.nemesis = Nemesis(self)
         if self.plan.passing and "remake_topic" in self.nemesis.profile.faults:
             PassingProducer(self)
         self.disk_faults = DiskFaults(self, self.nemesis, self.scheduler.seed)
-        self.ambushes.begin(self.nemesis)
+        self.targeted_faults.begin(self.nemesis)
 
     def run(self) -> None:
         """Faults for a while, then heal, then the final look; raises Violation."""
         self._until(self._long_enough)
         assert self.nemesis is not None, "the faults have ended, so they have begun"
-        self.nemesis.heal(self.disk_faults, self.ambushes)
+        self.nemesis.heal(self.disk_faults, self.targeted_faults)
         for producer in self.producers:
             producer.stopped = True
         self.checker.groups.finish()

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 CLUSTER = "sim"
 PATIENCE_HEARTBEATS = 3
-TROUBLE = 0.01
+FAILURE_SHARE = 0.01
 """The share of requests that the server answers with 429 or 500, done or not."""
 COMPACTED = 0.05
 """The share of watches whose resourceVersion the server no longer knows."""
@@ -151,15 +151,15 @@ class _Http(HttpClient):
             stores.check(client.broker.id)
         except StoreError as error:
             return ApiUnreachable(str(error), sent=stores.random.random() < 0.5)
-        trouble = stores.random.random() if stores.random.random() < TROUBLE else 1.0
-        if trouble < 0.5:
-            busy = SimApiError(429, "TooManyRequests", "try again") if trouble < 0.25 else _TIMED_OUT
+        draw = stores.random.random() if stores.random.random() < FAILURE_SHARE else 1.0
+        if draw < 0.5:
+            busy = SimApiError(429, "TooManyRequests", "try again") if draw < 0.25 else _TIMED_OUT
             return _answer(busy.status, busy.body)
         try:
             found = stores.carry_out(client, method, target, body)
         except SimApiError as refusal:
             return _answer(refusal.status, refusal.body)
-        if trouble < 1.0:
+        if draw < 1.0:
             return _answer(_TIMED_OUT.status, _TIMED_OUT.body)
         if stores.world.outcome_is_lost():
             return ApiUnreachable("Kubernetes API: the answer was lost", sent=True)

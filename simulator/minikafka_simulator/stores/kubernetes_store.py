@@ -23,8 +23,8 @@ from minikafka.protocol.errors import KafkaError
 
 from minikafka_simulator.stores.api_server import SimApiServer, SimWatchEvent
 from minikafka_simulator.stores.brokers import StoreBroker, StoreCluster, StoreTerm
+from minikafka_simulator.stores.kubectl_user import KubectlUser
 from minikafka_simulator.stores.kubernetes_client import CLUSTER, StoreClient
-from minikafka_simulator.stores.people import People
 from minikafka_simulator.stores.store import Failed, SimStore
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class KubernetesStores(SimStore):
         self.heartbeat = heartbeat
         self.random = Random(f"kubernetes {seed}")
         self.server = SimApiServer(self._changed)
-        self.people = People(world, self.server, CLUSTER, Random(f"people {seed}"))
+        self.kubectl_user = KubectlUser(world, self.server, CLUSTER, Random(f"people {seed}"))
         self._clients: dict[int, StoreClient] = {}
         self._writer: StoreClient | None = None
         """Whose request the server carries out."""
@@ -77,10 +77,10 @@ class KubernetesStores(SimStore):
 
     def heal(self) -> None:
         super().heal()
-        self.people.stop()
+        self.kubectl_user.stop()
 
     def could_not_open(self, why: str) -> None:
-        self.people.told(why)
+        self.kubectl_user.broker_ended(why)
 
     def connect(self, broker: StoreBroker) -> None:
         client = self._clients[broker.id] = StoreClient(self, broker)

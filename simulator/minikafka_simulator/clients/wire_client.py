@@ -1,4 +1,4 @@
-"""Who asks brokers by Kafka's requests, whatever for: no request may fail inside a broker."""
+"""A client asks brokers by Kafka's requests, whatever for: no request may fail inside a broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from minikafka_simulator.cluster.broker import SimBroker
 
 
-class Asker:
+class WireClient:
     """``random``: a source of its own, so that other choices of the run do not depend on it."""
 
     def __init__(self, world: CheckedCluster, random: Random) -> None:

@@ -42,7 +42,7 @@ ONE_SEGMENT_BYTES = 1 << 20
 """No run fills such a segment. One fetch reads no further than to the end of a segment."""
 
 
-class Ambushes:
+class TargetedFaults:
     """The one of a run, if it has one."""
 
     def __init__(self, world: FaultyCluster, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Somebody with kubectl: makes, edits and deletes a MiniKafkaTopic, whoever the controller is and whatever else happens."""
+"""A user with kubectl makes, edits and deletes a MiniKafkaTopic, whoever the controller is and whatever else happens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 3.0
 """Until brokers are up again."""
 
 
-class People:
+class KubectlUser:
     """Acts at the API server until it is told to stop.
 
     Args:
@@ -37,7 +37,7 @@ class People:
         """The faults are over, and so is this."""
         self._stopped = True
 
-    def told(self, why: str) -> None:
+    def broker_ended(self, why: str) -> None:
         """A broker has ended and said why. Who deleted a topic by force while no broker looked, and made another of that name, is
         asked to delete that one, too: brokers cannot tell it from one that has lost its status."""
         found = self._server.find(TOPIC.plural, NAME)

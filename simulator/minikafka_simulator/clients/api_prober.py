@@ -1,4 +1,4 @@
-"""Somebody who asks brokers what clients and administrators ask, all the time: that must never fail inside a broker."""
+"""A client asks brokers all the time what clients and administrators ask: that must never fail inside a broker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from minikafka.groups.placement import OFFSETS_TOPIC
 from minikafka.protocol.api_keys import ApiKey
 
-from minikafka_simulator.clients.asker import Asker
+from minikafka_simulator.clients.wire_client import WireClient
 
 if TYPE_CHECKING:
     from minikafka_simulator.checks.checker import CheckedCluster
@@ -50,7 +50,7 @@ def questions(topic: str, group: str, broker: int) -> dict[tuple[int, int], dict
     }
 
 
-class Curious(Asker):
+class ApiProber(WireClient):
     """One question after the other, each to any broker that is up."""
 
     def __init__(self, world: CheckedCluster, seed: int) -> None:
