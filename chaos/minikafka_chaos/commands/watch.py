@@ -19,7 +19,8 @@ from minikafka_chaos.errors import BadScenario, ToolTrouble
 if TYPE_CHECKING:
     from minikafka_chaos.watch.evidence import Evidence
     from minikafka_chaos.watch.recording import Recording
-    from minikafka_chaos.watch.server import CarryOut, SharedRecording
+    from minikafka_chaos.watch.server import SharedRecording
+    from minikafka_chaos.watch.verbs import CarryOut
 
 LOOPBACK = "127.0.0.1"
 TOKEN = "MINIKAFKA_CONTROL_TOKEN"

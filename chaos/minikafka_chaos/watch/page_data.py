@@ -11,17 +11,7 @@ from minikafka.telemetry.events import EVENTS
 
 from minikafka_chaos.watch.recording import Recording, WatchedStep
 from minikafka_chaos.watch.state import BrokerKey, Entity, GroupName, Key, ReplicaKey, WatchedGroup
-
-VERBS: Mapping[str, str] = {
-    "kill": "Kill",
-    "power_loss": "Power loss",
-    "pause": "Pause",
-    "resume": "Resume",
-    "restart": "Restart",
-    "cut": "Cut",
-    "heal": "Heal all",
-}
-"""The verbs by hand that are offered, and the words on their buttons. All but the last are of one broker."""
+from minikafka_chaos.watch.verbs import VERBS
 
 
 def key_text(key: Key) -> str:
@@ -79,7 +69,7 @@ def beginning(title: str, recording: Recording, *, live: bool) -> dict[str, Any]
         "forgotten": recording.forgotten,
         "state": state_json(recording.oldest),
         "meanings": {name: declared.doc for name, declared in EVENTS.items()},
-        "verbs": dict(VERBS) if live else {},
+        "verbs": {name: verb.words for name, verb in VERBS.items()} if live else {},
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -19,8 +19,9 @@ from minikafka_chaos.session.local_http import LocalHandler, LocalServer, token_
 from minikafka_chaos.session.openapi import PATH
 from minikafka_chaos.watch.evidence import Evidence
 from minikafka_chaos.watch.page import live_page
-from minikafka_chaos.watch.page_data import VERBS, beginning, steps_json
+from minikafka_chaos.watch.page_data import beginning, steps_json
 from minikafka_chaos.watch.recording import Recording
+from minikafka_chaos.watch.verbs import VERBS, CarryOut
 
 STEPS = f"{PATH}/steps"
 TOGETHER_S = 0.1
@@ -30,8 +31,6 @@ SILENCE_S = 15.0
 READERS_MAX = 16
 BATCH_MAX = 5_000
 WAYS = f"GET /, GET {STEPS}, and while a cluster is watched live POST {PATH}/VERB"
-
-CarryOut = Callable[[str, Mapping[str, Any]], Any]
 
 
 class SharedRecording:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from rich.console import Group
@@ -21,8 +21,7 @@ from minikafka_chaos.watch.lines import ORDINARY, Line
 from minikafka_chaos.watch.live import ClusterWatcher, LiveCluster
 from minikafka_chaos.watch.recording import Recording, WatchedStep
 from minikafka_chaos.watch.state import ClusterState, WatchedBroker, WatchedPartition, WatchedReplica, is_internal
-
-CarryOut = Callable[[str, Mapping[str, Any]], Any]
+from minikafka_chaos.watch.verbs import HEAL, VERBS, CarryOut
 
 DRAW_S = 0.1
 LINES_SHOWN = 200
@@ -43,15 +42,6 @@ TONE_STYLES = {
 }
 NOTABLE = ("good", "bad", "warning", "fault")
 CONDITION_STYLES = {"up": "green", "dead": "bold red", "paused": "yellow", "starting": "blue", "unknown": "dim"}
-VERB_KEYS: Mapping[str, tuple[str, str]] = {
-    "k": ("kill", "Kill"),
-    "w": ("power_loss", "Power loss"),
-    "p": ("pause", "Pause"),
-    "r": ("resume", "Resume"),
-    "s": ("restart", "Restart"),
-    "c": ("cut", "Cut"),
-    "h": ("heal", "Heal all"),
-}
 
 
 class Answer(NamedTuple):
@@ -126,8 +116,8 @@ class WatchScreen(App[None]):
     def on_mount(self) -> None:
         """Begin to look, and to draw."""
         if self._carry_out is not None:
-            for key, (verb, words) in VERB_KEYS.items():
-                self.bind(key, f"verb('{verb}')", description=words)
+            for name, verb in VERBS.items():
+                self.bind(verb.key, f"verb('{name}')", description=verb.words)
             self.bind("b", "target", description="Broker")
             for digit in range(10):
                 self.bind(f"{digit}", f"target({digit})", show=False)
@@ -291,14 +281,14 @@ class WatchScreen(App[None]):
     def action_verb(self, verb: str) -> None:
         """Have a verb carried out, beside what is shown meanwhile; one at a time."""
         carry_out = self._carry_out
-        if carry_out is None or (self.target is None and verb != "heal"):
+        if carry_out is None or (self.target is None and verb != HEAL):
             return
         if self._busy:
             self.answer = Answer("the verb before it is not done yet", "yellow")
             self._dirty = True
             return
-        given = {} if verb == "heal" else {"broker": self.target}
-        words = verb.replace("_", " ") + ("" if verb == "heal" else f" of broker {self.target}")
+        given = {} if verb == HEAL else {"broker": self.target}
+        words = verb.replace("_", " ") + ("" if verb == HEAL else f" of broker {self.target}")
         self._busy, self._dirty = True, True
         self.answer = Answer(f"{words} …", "dim")
         self.run_worker(lambda: self._evidence.put(_carried_out(carry_out, verb, given, words)), thread=True)
