@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from minikafka_chaos.watch.evidence import Acknowledgements
+from minikafka.protocol.types import TopicPartition
+
+from minikafka_chaos.watch.evidence import Acknowledgements, EventLine
 from minikafka_chaos.watch.state import ClusterState, ReplicaKey, WatchedCondition, WatchedRecord
 
 if TYPE_CHECKING:
@@ -15,11 +18,32 @@ RECORDS_KEPT_MAX = 64
 """Values of so many records of a partition are kept: a story's all, of a load the last."""
 
 
+ALL = -1
+"""The field `acks` of what every in-sync replica acknowledged."""
+EVENT = "produce_acknowledged"
+
+
+def acknowledgement_of(event: EventLine) -> Acknowledgements | None:
+    """Return what a broker's event says was acknowledged; None where it is another event, or has not its fields."""
+    offset, records = event.fields.get("offset"), event.fields.get("records")
+    if event.event != EVENT or not isinstance(offset, int) or not isinstance(records, int):
+        return None
+    where = TopicPartition(str(event.topic), int(event.partition or 0))
+    by_all = event.fields.get("acks") == ALL
+    return Acknowledgements(event.time, where, offset + records, by_all, {}, records, event.broker)
+
+
+def put_together(several: Sequence[Acknowledgements]) -> Acknowledgements:
+    """Make one of acknowledgements of one partition, by one leader or by clients, in the order of their times."""
+    end, records = max(each.end for each in several), sum(each.records for each in several)
+    return replace(several[-1], end=end, by_all=all(each.by_all for each in several), values={}, records=records)
+
+
 def take_acknowledgements(draft: Draft, acknowledged: Acknowledgements) -> None:
     """Take the word that records are acknowledged. It raises offsets and lowers none: it may come late."""
     where = acknowledged.topic_partition
     partition = draft.state.partition(where)
-    if partition.leader is None:
+    if partition.leader is None or acknowledged.broker not in (None, partition.leader):
         return
     leader = ReplicaKey(*where, partition.leader)
     draft.logs.grow(leader, acknowledged.end)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minikafka.protocol.types import TopicPartition
 
-from minikafka_chaos.watch.acknowledgement_rules import take_acknowledgements
-from minikafka_chaos.watch.evidence import Acknowledgements, EventLine
+from minikafka_chaos.watch.acknowledgement_rules import acknowledgement_of, take_acknowledgements
+from minikafka_chaos.watch.evidence import EventLine
 from minikafka_chaos.watch.state import GroupName, ReplicaKey, WatchedCondition
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 Rule = Callable[["Draft", EventLine], None]
 LEADER, FOLLOWER = "leader", "follower"
-ALL = -1
-"""The field `acks` of what every in-sync replica acknowledged."""
 
 
 def _where(event: EventLine) -> TopicPartition:
@@ -173,10 +171,7 @@ def _topic_deleted(draft: Draft, event: EventLine) -> None:
 
 
 def _acknowledged(draft: Draft, event: EventLine) -> None:
-    offset, records = _number(event, "offset"), _number(event, "records")
-    if offset is not None and records is not None and draft.state.partition(_where(event)).leader == event.broker:
-        by_all = event.fields.get("acks") == ALL
-        found = Acknowledgements(event.time, _where(event), offset + records, by_all, {}, records)
+    if (found := acknowledgement_of(event)) is not None:
         take_acknowledgements(draft, found)
 
 

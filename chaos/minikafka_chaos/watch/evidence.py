@@ -51,6 +51,8 @@ class Acknowledgements:
     values: Mapping[int, str]
     """Of some of them, by offset."""
     records: int = 1
+    broker: int | None = None
+    """The leader that told it; None: a client did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,8 @@ def _line(evidence: Evidence) -> Line | None:
         case JournalLine(line=line):
             return _journal_line(line)
         case Acknowledgements():
-            return Line("client", _acknowledged_text(evidence), PLAIN if evidence.values else ORDINARY)
+            source = "client" if evidence.broker is None else f"broker {evidence.broker}"
+            return Line(source, _acknowledged_text(evidence), PLAIN if evidence.values else ORDINARY)
         case ProcessCondition(broker=broker, text=text) if text:
             return Line(f"broker {broker}", text, FAULT)
         case Note(text=text):

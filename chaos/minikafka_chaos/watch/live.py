@@ -6,7 +6,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ from typing import Any
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.errors import ClusterError
 from minikafka.local.ports import HOST
+from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.record import journal
 from minikafka_chaos.record.observe import STATUS_TIMEOUT_S, fetch, parse_metrics
-from minikafka_chaos.watch.evidence import Evidence, JournalLine, ProcessCondition, Scrape
+from minikafka_chaos.watch.acknowledgement_rules import acknowledgement_of, put_together
+from minikafka_chaos.watch.evidence import Acknowledgements, EventLine, Evidence, JournalLine, ProcessCondition, Scrape
 from minikafka_chaos.watch.run_folder import event_of
 from minikafka_chaos.watch.sample_rules import WATCHED
 from minikafka_chaos.watch.state import WatchedCondition
@@ -120,9 +123,8 @@ class LiveCluster:
 
     def read_files(self) -> list[Evidence]:
         """Return what brokers and the session have written since the last time, in the order of its times."""
-        found: list[Evidence] = [
-            event for file in self._events for line in file.lines() if (event := event_of(line)) is not None
-        ]
+        events = [event for file in self._events for line in file.lines() if (event := event_of(line)) is not None]
+        found: list[Evidence] = list(_few_acknowledgements(events))
         found += [
             JournalLine(line["time"], line)
             for line in self._journal.lines()
@@ -159,6 +161,18 @@ class LiveCluster:
         self._pool.shutdown(cancel_futures=True)
         for file in (*self._events, self._journal):
             file.close()
+
+
+def _few_acknowledgements(events: Iterable[EventLine]) -> Iterator[Evidence]:
+    """Yield events as they are, but of a partition's acknowledgements one for each tenth of a second: a load has a thousand in
+    a second, and would take the room of everything else that is remembered."""
+    several: dict[tuple[int, TopicPartition, int], list[Acknowledgements]] = defaultdict(list)
+    for event in events:
+        if (acknowledged := acknowledgement_of(event)) is None:
+            yield event
+        else:
+            several[event.broker, acknowledged.topic_partition, int(event.time / LOOK_S)].append(acknowledged)
+    yield from map(put_together, several.values())
 
 
 class ClusterWatcher:

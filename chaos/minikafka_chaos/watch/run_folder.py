@@ -13,6 +13,7 @@ from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.record import history, journal
 from minikafka_chaos.record.observe import SAMPLES_FILE, Sample
+from minikafka_chaos.watch.acknowledgement_rules import put_together
 from minikafka_chaos.watch.evidence import Acknowledgements, EventLine, Evidence, JournalLine, Scrape
 from minikafka_chaos.watch.sample_rules import WATCHED
 
@@ -86,10 +87,10 @@ def _acknowledgements(path: Path) -> list[Acknowledgements]:
                 found.append(Acknowledgements(float(line["time"]), where, offset + 1, by_all, {offset: value}))
             except (KeyError, TypeError, ValueError) as error:
                 raise BadScenario(f"{path}: a line is no outcome of a send: {error!r}") from error
-    return found if len(found) <= ACKNOWLEDGEMENTS_MAX else list(put_together(found))
+    return found if len(found) <= ACKNOWLEDGEMENTS_MAX else list(by_stretches(found))
 
 
-def put_together(found: Iterable[Acknowledgements]) -> Iterator[Acknowledgements]:
+def by_stretches(found: Iterable[Acknowledgements]) -> Iterator[Acknowledgements]:
     """Make one of all acknowledgements of a partition that came in the same stretch of time."""
     found = list(found)
     first, last = found[0].time, max(each.time for each in found)
@@ -98,9 +99,7 @@ def put_together(found: Iterable[Acknowledgements]) -> Iterator[Acknowledgements
     stretches: dict[tuple[int, TopicPartition], list[Acknowledgements]] = defaultdict(list)
     for each in found:
         stretches[int((each.time - first) / stretch), each.topic_partition].append(each)
-    for (_, where), several in stretches.items():
-        end, by_all = max(each.end for each in several), all(each.by_all for each in several)
-        yield Acknowledgements(several[-1].time, where, end, by_all, {}, len(several))
+    return map(put_together, stretches.values())
 
 
 def _objects(path: Path) -> Iterator[dict[str, Any]]:

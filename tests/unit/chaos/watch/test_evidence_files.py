@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from minikafka.local.layout import ClusterRecord, write_record
 from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.watch import run_folder
+from minikafka_chaos.watch.acknowledgement_rules import put_together
 from minikafka_chaos.watch.evidence import (
     Acknowledgements,
     EventLine,
@@ -24,7 +26,7 @@ from minikafka_chaos.watch.evidence import (
 from minikafka_chaos.watch.lines import BAD, ORDINARY, line_of
 from minikafka_chaos.watch.live import GrowingFile, LiveCluster
 from minikafka_chaos.watch.recording import Recording
-from minikafka_chaos.watch.run_folder import put_together, read_run
+from minikafka_chaos.watch.run_folder import read_run
 from minikafka_chaos.watch.state import EpochStart, ReplicaKey, WatchedCondition
 from minikafka_chaos.watch.trace import is_trace, read_trace
 
@@ -95,7 +97,7 @@ def test_of_a_load_acknowledgements_are_put_together(run: Path, monkeypatch: pyt
 
 def test_what_one_leader_acknowledged_is_not_put_together_with_what_all_did() -> None:
     mixed = [Acknowledgements(0.0, BANK, 1, True, {}), Acknowledgements(0.0, BANK, 2, False, {})]
-    assert [each.by_all for each in put_together(mixed)] == [False]
+    assert put_together(mixed) == Acknowledgements(0.0, BANK, 2, False, {}, 2)
 
 
 def test_no_run(tmp_path: Path) -> None:
@@ -186,6 +188,25 @@ def test_of_a_file_that_is_large_already_the_end_is_read(tmp_path: Path, monkeyp
     file = GrowingFile(path)
     assert list(file.lines()) == [{"n": 7}, {"n": 8}]
     file.close()
+
+
+def test_of_acknowledgements_that_come_together_one_is_remembered(tmp_path: Path) -> None:
+    write_record(tmp_path, ClusterRecord("id", 2, 20_000))
+    acknowledged = {"records": 2, "crc": 1, "acks": -1}
+    lines = [
+        event_line(2.0, 1, "became_leader", **LED),
+        *(event_line(3.0 + n / 2000, 1, "produce_acknowledged", offset=2 * n, **acknowledged) for n in range(1, 100)),
+        event_line(4.0, 1, "isr_shrunk", isr=[1]),
+        event_line(5.0, 1, "produce_acknowledged", offset=200, **acknowledged),
+    ]
+    write(tmp_path / "broker-1" / "events.jsonl", lines)
+    cluster = LiveCluster(tmp_path)
+    led, together, shrunk, later = cluster.read_files()
+    cluster.close()
+    assert isinstance(led, EventLine) and isinstance(shrunk, EventLine)
+    assert together == Acknowledgements(3.0495, BANK, 200, True, {}, 198, 1)
+    assert later == Acknowledgements(5.0, BANK, 202, True, {}, 2, 1)
+    assert text_of(together) == "198 records acknowledged, bank-0 up to offset 199"
 
 
 def test_no_cluster(tmp_path: Path) -> None:

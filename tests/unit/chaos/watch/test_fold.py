@@ -154,6 +154,15 @@ def test_what_the_leader_alone_acknowledged_is_not() -> None:
     assert (offsets(fold, 1), offsets(fold, 2)) == ((7, 5), (5, 4))
 
 
+def test_who_leads_no_more_acknowledges_nothing() -> None:
+    fold = led()
+    fields = {"offset": 5, "records": 4, "crc": 1, "acks": -1}
+    fold.take(event(2, "produce_acknowledged", **fields))
+    assert (offsets(fold, 1), offsets(fold, 2)) == ((5, 5), (5, 4))
+    fold.take(event(1, "produce_acknowledged", **fields))
+    assert (offsets(fold, 1), offsets(fold, 2)) == ((9, 9), (9, 4))
+
+
 def test_a_dead_follower_is_given_nothing() -> None:
     fold = led()
     kill = {"kind": "action", "phase": "end", "fault": "Kill", "target": "broker-2", "ok": True}
