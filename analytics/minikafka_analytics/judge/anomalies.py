@@ -261,8 +261,8 @@ def of_groups(markers: DataFrame, places: DataFrame, extents: DataFrame, bases: 
             FROM passed a LEFT ANTI JOIN (SELECT * FROM step WHERE op IN ('process', 'dead_letter')) s
               ON s.run = a.run AND s.topic = a.topic AND s.partition = a.partition AND s.name = a.name AND s.value = a.value
             UNION ALL
-            SELECT run, IF(op = 'process', :reprocessed:, :duplicate-dead-letter:), op = 'process', topic, partition, offset, value
-            FROM step WHERE op IN ('process', 'dead_letter')
+            SELECT run, IF(op = 'process', :reprocessed:, :duplicate-dead-letter:), op = 'process', topic, partition, offset,
+                   value FROM step WHERE op IN ('process', 'dead_letter')
             GROUP BY run, op, topic, partition, name, offset, value HAVING count(*) > 1
             UNION ALL
             SELECT run, :rewound:, false, topic, partition, offset, CAST(NULL AS STRING) FROM placed
