@@ -79,7 +79,7 @@ class ReliableMember(ReliableConsumer):
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _commit_too_early(self, record: ConsumedRecord) -> None:
-        """By the thread that polls, as all commits: one of another thread was seen to wait for as long as that one polls."""
+        """By the thread that polls, as all commits: so they stay in order."""
         self._committed_early.clear()
         self._early = {record.partition: record.offset + 1}
         self._committed_early.wait()
