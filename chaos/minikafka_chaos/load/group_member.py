@@ -28,7 +28,7 @@ POLL_RECORDS = 20
 """Few, so that commits are often and a crash in between takes few records."""
 
 
-class GroupMember:
+class BatchMember:
     """Dies, where it is asked to, between the work with some records and their commit, whichever comes first.
 
     Settings: bootstrap, group, topic, before (commit before the work), reset (earliest, latest), session_timeout_ms.

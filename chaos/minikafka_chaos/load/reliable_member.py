@@ -35,7 +35,7 @@ class _UncheckedDeadLetters(ConfluentDeadLetters):
 
 
 class ReliableMember(ReliableConsumer):
-    """Settings: those of `MemberProcess`, and poison_every, dead_letters."""
+    """Settings: those of `BatchMember`, and poison_every, dead_letters."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         config = member_config(settings["bootstrap"], settings["group"], int(settings["session_timeout_ms"]))
