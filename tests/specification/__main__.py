@@ -10,11 +10,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from minikafka_simulator.faults.plan import Plan
+
 from tests.specification import page
 from tests.specification.judge import QuintFailed, judged
 from tests.specification.mistakes import MISTAKES, NOT_COVERED
 from tests.specification.recorder import Trace
-from tests.specification.runs import golden_traces, simulated
+from tests.specification.runs import PLAN, golden_traces, simulated
 from tests.specification.search import searched
 from tests.specification.translation import Refusal
 from tests.specification.weakened import ALL
@@ -86,7 +88,7 @@ def replay(given: argparse.Namespace) -> int:
         expected = trace.name.endswith(OF_HIGH_WATERMARK)
         if bool(verdict.rule) != expected:
             wrong += 1
-            print(f"replay: {told(verdict, trace)}", flush=True)
+            print(f"replay: {described(verdict, trace)}", flush=True)
     print(
         f"replay: {golden} golden traces, {given.schedules} schedules, {sum(v.taken for v in verdicts)} steps",
         flush=True,
@@ -98,27 +100,23 @@ def replay(given: argparse.Namespace) -> int:
 
 def mistakes(given: argparse.Namespace) -> int:
     """It refuses a step of each mistake."""
-    traces, of = [], []
-    for mistake in MISTAKES:
-        for seed in mistake.seeds:
-            traces.append(simulated(seed, mistake.bug))
-            of.append(mistake)
-    first: dict[str, Refusal] = {}
-    for mistake, verdict in zip(of, judged(traces), strict=True):
+    traces = [simulated(each.seed, each.bug, Plan() if each.usual else PLAN) for each in MISTAKES]
+    refused: dict[str, Refusal] = {}
+    for mistake, verdict in zip(MISTAKES, judged(traces), strict=True):
         if verdict.rule:
-            first.setdefault(mistake.bug.name, verdict)
+            refused[mistake.bug.name] = verdict
     for mistake in MISTAKES:
-        verdict = first.get(mistake.bug.name)
+        verdict = refused.get(mistake.bug.name)
         said = (
             "ALLOWED" if verdict is None else f"refuses {page.shown(verdict.step)} of {verdict.trace}: {verdict.rule}"
         )
         print(f"mistakes: {mistake.rule} {mistake.bug.name}: {said}", flush=True)
     if given.write:
-        page.write("mistakes", page.mistakes(MISTAKES, first, NOT_COVERED))
-    return len(MISTAKES) - len(first)
+        page.write("mistakes", page.mistakes(MISTAKES, refused, NOT_COVERED))
+    return len(MISTAKES) - len(refused)
 
 
-def told(verdict: Refusal, trace: Trace) -> str:
+def described(verdict: Refusal, trace: Trace) -> str:
     """What was refused, and the steps before it."""
     before = "\n".join(f"    {page.shown(step)}" for step in trace.steps[max(0, verdict.taken - 5) : verdict.taken])
     return f"{trace.name}: {verdict.rule or 'nothing is refused'}\n{before}\n  > {page.shown(verdict.step)}"

@@ -73,10 +73,12 @@ def replay(golden: Sequence[Trace], schedules: Sequence[Trace], verdicts: Sequen
     kinds = Counter(step[0] for trace in (*golden, *schedules) for step in trace.steps)
     ended = Counter(trace.ended for trace in schedules if trace.ended)
     lines = [
-        f"{len(golden)} golden traces and {len(schedules)} schedules, {sum(verdict.taken for verdict in verdicts):,} steps allowed: "
+        f"{len(golden)} golden traces and {len(schedules)} schedules, "
+        f"{sum(verdict.taken for verdict in verdicts):,} steps allowed: "
         f"{', '.join(f'{name} {count:,}' for name, count in kinds.most_common())}.",
         "",
-        f"Schedules whose recording ended early: {', '.join(f'{count} ({why})' for why, count in ended.most_common()) or 'none'}.",
+        "Schedules whose recording ended early: "
+        f"{', '.join(f'{count} ({why})' for why, count in ended.most_common()) or 'none'}.",
         "",
         "| refused | step | rule |",
         "|---|---|---|",

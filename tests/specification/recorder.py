@@ -28,7 +28,7 @@ RECORDS = 100_000
 
 UNKNOWN = -1
 
-OF_NO_BROKER = {"Written", "Acknowledged", "Consumed"}
+OF_NO_BROKER = {"Written", "Acknowledged", "Consumed", "Reordered"}
 
 
 @dataclass(slots=True)
@@ -85,6 +85,7 @@ class Recorder:
         self._words: dict[int, PartitionState] = {}
         self._ids: dict[str, int] = {}
         self._replicas: frozenset[int] = frozenset()
+        self._order: tuple[int, ...] = ()
         self._topic_id: bytes | None = None
         self._acknowledged = 0
         self._read: dict[int, int] = {}
@@ -172,8 +173,8 @@ class Recorder:
         self._inner.checkpointed(broker, marks, perhaps)
 
     def after(self, broker: SimBroker) -> None:
+        self._look_at_clients()  # what they have heard they heard before this event
         self._look(broker)
-        self._look_at_clients()
         self._inner.after(broker)
 
     def fetched(self, broker: SimBroker, partition: Partition, leader: int, sent_in: int) -> None:
@@ -230,7 +231,7 @@ class Recorder:
             config.unclean_leader_election_enable or topic.configs.get("unclean.leader.election.enable") == "true",
             config.minikafka_unclean_shutdown_policy == "trust_isr",
         )
-        self._replicas = frozenset(state.replicas)
+        self._replicas, self._order = frozenset(state.replicas), state.replicas
         self.trace.first = self._words[state.partition_epoch] = state
         for broker in self._cluster.brokers.values():
             seen = self._of(broker)
@@ -240,9 +241,12 @@ class Recorder:
 
     def _written(self, events: list[Event], state: PartitionState, image: ClusterImage) -> None:
         assert self.trace.config is not None
-        if state.replicas != self.trace.config.replicas:
+        if set(state.replicas) != self._replicas:
             self._end("replicas were reassigned")
             return
+        if state.replicas != self._order:
+            self._step("Reordered", list(state.replicas))
+            self._order = state.replicas
         self._words[state.partition_epoch] = state
         clean = all(
             event.fields["clean"]
@@ -337,9 +341,8 @@ class Recorder:
                 self._step("Resigned", broker.id)
         else:
             self._step("Applied", broker.id, partition_epoch, partition.log.epochs.latest)
-            if role == "leader" and (seen.place[0] != role or seen.place[1] != epoch):
-                if not (seen.place[0] == role and seen.place[1] + 1 == epoch):
-                    seen.remote = {}
+            if role == "leader" and (seen.place[0] != role or seen.place[1] + 1 < epoch):
+                seen.remote = {}  # who leads again at once keeps its followers' positions
             seen.pending = None
         seen.place = place
 

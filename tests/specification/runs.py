@@ -1,4 +1,4 @@
-"""Runs what is recorded: simulated schedules by seed, with a planted mistake or without, and the schedules of the golden traces."""
+"""Runs what is recorded: simulated schedules by seed, with a planted mistake or without, and those of the golden traces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.specification.recorder import Recorder, Trace
 TP = TopicPartition("t", 0)
 
 NOT_SPECIFIED = {
-    "delete_records", "alter_min_isr", "raise_min_isr_unheard", "roll_min_isr", "reassign", "remake_topic",
+    "delete_records", "alter_min_isr", "raise_min_isr_unheard", "roll_min_isr", "reassign", "unregister", "remake_topic",
 }  # fmt: skip
 """Faults that leave what the specification has: a log's start, the minimal ISR, the replicas and the topic."""
 
@@ -40,7 +40,7 @@ PLAN = Plan(
 class RecordedWorld(World):
     """A schedule whose watcher stands behind a recorder."""
 
-    def __init__(self, seed: int, trace: Trace, plan: Plan = PLAN) -> None:
+    def __init__(self, seed: int, trace: Trace, plan: Plan) -> None:
         self._trace = trace
         super().__init__(seed, plan)
 
@@ -59,15 +59,15 @@ STEPS_AFTER = 30
 """How many steps a schedule with a mistake is followed after the simulator has found a violation."""
 
 
-def simulated(seed: int, bug: Bug | None = None) -> Trace:
-    """The steps of a schedule: its first, and with a bug those around what the simulator calls a violation.
+def simulated(seed: int, bug: Bug | None = None, plan: Plan = PLAN) -> Trace:
+    """The steps of a schedule: its first, and with a bug all until some after what the simulator calls a violation.
 
-    With a bug no violation ends it at once: the specification is to judge. It is one of the simulator's usual schedules then.
+    With a bug no violation ends it at once: the specification is to judge.
     """
     trace = Trace(f"schedule {seed}" if bug is None else f"{bug.name} in schedule {seed}")
     violated: list[int] = []
     with nullcontext() if bug is None else planted(bug):
-        world = RecordedWorld(seed, trace, PLAN if bug is None else Plan())
+        world = RecordedWorld(seed, trace, plan)
         if bug is not None:
             world.checker.fail = lambda *_: violated.append(len(trace.steps))  # type: ignore[method-assign]
         try:

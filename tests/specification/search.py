@@ -47,10 +47,8 @@ def understood(said: str, runs: int) -> Search:
     """What Quint's output says. Raises QuintFailed when it came to no verdict."""
     if "[ok] No violation found" not in said and "[violation] Found an issue" not in said:
         raise QuintFailed(said)
-    witnessed = {
-        name: (int(count), int(of))
-        for name, count, of in re.findall(r"(\w+) was witnessed in (\d+) trace\(s\) out of (\d+)", said)
-    }
+    counts = re.findall(r"(\w+) was witnessed in (\d+) trace\(s\) out of (\d+)", said)
+    witnessed = {name: (int(count), int(of)) for name, count, of in counts}
     explored = max((of for _, of in witnessed.values()), default=runs)
     broken = tuple(name for name in re.findall(r"❌ (\w+)", said) if name != "safe")
     return Search(broken, explored, {name: count for name, (count, _) in witnessed.items()})

@@ -30,7 +30,7 @@ class Refusal(NamedTuple):
 
 CODES = (
     "Written", "Registered", "Applied", "Resigned", "Appended", "Heard", "Advanced", "Proposed", "FellBack", "Took", "Cut",
-    "Checkpointed", "Stopped", "Started", "Restored", "Acknowledged", "Consumed",
+    "Checkpointed", "Stopped", "Started", "Restored", "Acknowledged", "Consumed", "Reordered",
 )  # fmt: skip
 """The steps, in the order of ``decoded`` in `spec/replay.qnt`."""
 
