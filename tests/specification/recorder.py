@@ -86,6 +86,7 @@ class Recorder:
         self._ids: dict[str, int] = {}
         self._replicas: frozenset[int] = frozenset()
         self._order: tuple[int, ...] = ()
+        self._hosted = False
         self._topic_id: bytes | None = None
         self._acknowledged = 0
         self._read: dict[int, int] = {}
@@ -111,6 +112,8 @@ class Recorder:
         self._look_who_is_up()
         seen = self._of(broker)
         if not seen.up:
+            if broker.logs is not None and broker.logs.previous_broker_epoch < 0:
+                self._died_stopping(broker)
             if broker.disk is not seen.disk:
                 self._step("Stopped", broker.id, "wiped", 0)
                 seen.log = []
@@ -127,6 +130,15 @@ class Recorder:
             seen.log, seen.hw, seen.place, seen.pending = found, 0, ("none", -1, -1), None
         self._inner.started(broker)
 
+    def _died_stopping(self, broker: SimBroker) -> None:
+        """It was stopping when it was seen last, and has left no word of a clean shutdown on its disk."""
+        steps = self.trace.steps
+        for at in range(len(steps) - 1, -1, -1):
+            if steps[at][:2] == ("Stopped", broker.id):
+                if steps[at][2] == "clean":
+                    steps[at] = ("Stopped", broker.id, "killed", 0)
+                return
+
     def hosted(self, broker: SimBroker, partition: Partition) -> None:
         self._look_who_is_up()
         if partition.topic_partition == self._tp and self._records:
@@ -134,7 +146,8 @@ class Recorder:
             seen.partition, seen.hw = partition, partition.high_watermark
             self._step("Restored", broker.id, partition.high_watermark)
             assert self.trace.config is not None
-            self.trace.config.min_isr = partition.config.min_insync_replicas
+            if not self._hosted:
+                self._hosted, self.trace.config.min_isr = True, partition.config.min_insync_replicas
         self._inner.hosted(broker, partition)
 
     def dropped(self, broker: SimBroker, tp: TopicPartition) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,24 @@ PLAN = Plan(
 )
 
 
+class _EnoughError(Exception):
+    """No more of this schedule is wanted."""
+
+
 class RecordedWorld(World):
     """A schedule whose watcher stands behind a recorder."""
 
-    def __init__(self, seed: int, trace: Trace, plan: Plan) -> None:
-        self._trace = trace
+    def __init__(self, seed: int, trace: Trace, plan: Plan, steps_max: float) -> None:
+        self._trace, self._steps_max = trace, steps_max
         super().__init__(seed, plan)
+
+    def _until(self, done: Callable[[], bool]) -> None:
+        def enough() -> bool:
+            if len(self._trace.steps) >= self._steps_max or self._trace.ended:
+                raise _EnoughError
+            return done()
+
+        super()._until(enough)
 
     @property
     def watcher(self) -> Any:
@@ -53,7 +66,7 @@ class RecordedWorld(World):
         self._recorder = Recorder(self, inner, self._trace, TP, kills_lose_power=False)
 
 
-STEPS_MAX = 400
+STEPS_MAX = 300
 """Of a schedule. Quint takes its time."""
 STEPS_AFTER = 30
 """How many steps a schedule with a mistake is followed after the simulator has found a violation."""
@@ -67,11 +80,13 @@ def simulated(seed: int, bug: Bug | None = None, plan: Plan = PLAN) -> Trace:
     trace = Trace(f"schedule {seed}" if bug is None else f"{bug.name} in schedule {seed}")
     violated: list[int] = []
     with nullcontext() if bug is None else planted(bug):
-        world = RecordedWorld(seed, trace, plan)
+        world = RecordedWorld(seed, trace, plan, STEPS_MAX if bug is None else inf)
         if bug is not None:
             world.checker.fail = lambda *_: violated.append(len(trace.steps))  # type: ignore[method-assign]
         try:
             world.run()
+        except _EnoughError:
+            pass
         except Violation as violation:
             trace.ended = trace.ended or str(violation)
         except Exception as error:
