@@ -56,7 +56,7 @@ MISTAKES = (
     _new("R14", "whoever lives is elected", "controller/change.py",
          "        return (replica in isr or (not isr and replica in elr)) and self.is_active(replica)\n",
          "        return self.is_active(replica)\n", 1),
-    _seed("R16", "hw-under-min-isr", 4),
+    _seed("R16", "hw-under-min-isr", 5),
     _new("R17", "a flush leaves the records in memory", "log/flushing.py",
          "                    steps.append(segment.data.fsync)\n",
          "                    steps.append(lambda: None)\n", 3, True),

@@ -95,7 +95,10 @@ def simulated(seed: int, bug: Bug | None = None, plan: Plan = PLAN) -> Trace:
             trace.ended = trace.ended or f"{type(error).__name__}: {error}"
         finally:
             world.close()
-    del trace.steps[violated[0] + STEPS_AFTER if violated else STEPS_MAX :]
+    if violated:
+        del trace.steps[violated[0] + STEPS_AFTER :]
+    elif bug is None:
+        del trace.steps[STEPS_MAX:]
     return trace
 
 
