@@ -5,7 +5,7 @@ RUN := .venv/bin/python
 .DEFAULT_GOAL := help
 
 .PHONY: help demo venv test quick full bill adversary apiserver e2e e2e-full e2e-nodes kind kind-down check bench bench-judging bench-spark simulated judged-runs judges format docs
-.PHONY: constraints clean scenarios compare examples
+.PHONY: constraints clean scenarios compare examples spec
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -29,7 +29,7 @@ quick: venv ## unit tests without a JVM and without the slow ones, a few simulat
 full: venv ## everything: what is rare, slow or a repetition, too, the API server and a kind cluster: hours
 	@tools/system java maven nftables iproute2 chromium
 	@$(RUN) -m minikafka_analytics.commands.archive_classes
-	@tools/parts --all 'tools/test --full' 'make examples' 'make apiserver ARGS=--full' 'make e2e-full'
+	@tools/parts --all 'tools/test --full' 'make examples' 'make spec' 'make apiserver ARGS=--full' 'make e2e-full'
 
 examples: venv ## services in Python, Go, Java and Node: each fails its test as it was, and passes mended; ARGS=go for one
 	@tools/system golang java maven nodejs npm
@@ -43,6 +43,10 @@ bill: venv ## what each test file costs, measured anew, into docs/internals/test
 scenarios: venv ## every scenario: 50 seeds in simulation, then on processes (an hour); ARGS='-k zombie' for some
 	@MINIKAFKA_TEST_SEEDS=50 MINIKAFKA_TEST_SCENARIOS=all $(RUN) -m pytest -q --timeout 1800 \
 	  tests/simulation/test_library.py tests/integration/test_library.py $(ARGS)
+
+spec: venv ## judge the broker by a formal specification of one partition: an hour; ARGS='replay --schedules 5' for some
+	@tools/system nodejs npm
+	@$(RUN) -m tests.specification $(ARGS)
 
 adversary: venv ## plant bugs into a copy, one at a time: which suite notices? ARGS='m07 s*' for some
 	@$(RUN) -m tests.adversary $(ARGS)

@@ -97,8 +97,8 @@ def _plain(value: Any) -> str:
 class Trace:
     """One schedule as it is carried out; `lines` is what it tells."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, watch: Callable[[TracedCluster], Any] | None = None) -> None:
+        self._folder, self._watch = folder, watch
         self._cluster: TracedCluster | None = None
         self._image = ClusterImage("")
         self._shown: dict[str, str] = {}
@@ -185,6 +185,8 @@ class Trace:
     def _do_cluster(self, words: list[str]) -> None:
         config = [ConfigEntry(name=key, value=value) for key, _, value in (word.partition("=") for word in words[1:])]
         self._cluster = TracedCluster(ClusterSpec(brokers=int(words[0]), config=config), self._folder)
+        if self._watch is not None:
+            self._cluster.watcher = self._watch(self._cluster)
         for broker in self._cluster.brokers.values():
             broker.start()
         self._run(UP_S)
