@@ -7,6 +7,9 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from minikafka.config import BrokerConfig
 from minikafka.config.properties import parse_properties
 from minikafka.security.principal import distinguished_name
@@ -27,6 +30,26 @@ NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, for which Python has no name."""
 BROKER = f"CN={NAMES.broker},O=minikafka.dev"
 HOST = NAMES.bootstrap_host
+
+
+# With openssl ecparam -name sect163k1 -genkey -noout: a curve that cryptography does not know. Not a secret: of this test only.
+SECT163 = KeyPair(
+    """-----BEGIN CERTIFICATE-----
+MIIBPjCB/KADAgECAhQ91gTLaot8tXPci2D0NQa5RQl9dTAKBggqhkjOPQQDAjAM
+MQowCAYDVQQDDAF4MCAXDTI2MTEyNzE4MzMzOVoYDzIxMjYxMTAzMTgzMzM5WjAM
+MQowCAYDVQQDDAF4MEAwEAYHKoZIzj0CAQYFK4EEAAEDLAAEA9EzvFsxuMeiTIqa
+qJwNRA0TFhKdBNpZsVsiXqubvB8Ms+BnhvivVBbho1MwUTAdBgNVHQ4EFgQUOL0P
+tp1Q16Hyz0tmEUHcz0yulKAwHwYDVR0jBBgwFoAUOL0Ptp1Q16Hyz0tmEUHcz0yu
+lKAwDwYDVR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgMxADAuAhUApShxcnkKqvBH
+nvJREd6334lL1LcCFQJGHOyrgpdNB4p7zZ7QvBV1I0cpxQ==
+-----END CERTIFICATE-----
+""",
+    """-----BEGIN EC PRIVATE KEY-----
+MFMCAQEEFQIwZ/1AP6AjYPY0U5BtBE8N96Yd0aAHBgUrgQQAAaEuAywABAPRM7xb
+MbjHokyKmqicDUQNExYSnQTaWbFbIl6rm7wfDLPgZ4b4r1QW4Q==
+-----END EC PRIVATE KEY-----
+""",
+)
 
 
 def settled(**spec: Any) -> World:
@@ -68,6 +91,17 @@ def handshake(shown: str, trusted: str, host: str = HOST, clients: str = "", cli
         except ssl.SSLWantReadError:
             continue
     return distinguished_name(there.getpeercert() or {})
+
+
+def rsa_pair(bits: int, *, is_authority: bool = False) -> KeyPair:
+    """Signed by itself."""
+    key, name = rsa.generate_private_key(65537, bits), Subject("x").distinguished
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
+    made = made.not_valid_before(BEGIN).not_valid_after(BEGIN + timedelta(days=3650))
+    made = made.add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+    pem, form, open_to_all = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    text = key.private_bytes(pem, form, open_to_all).decode()
+    return KeyPair(made.sign(key, hashes.SHA256()).public_bytes(pem).decode(), text)
 
 
 def authority(days: int = 3650) -> KeyPair:
@@ -191,6 +225,30 @@ class TestGivenCertificate:
         assert (status, reason) == ("False", "CertificateUnusable")
         assert message.startswith(f"spec.listeners.internal.certificateSecret: Secret given {what}; allowed: ")
         assert ("StatefulSet", NAMES.broker) not in world.objects
+
+
+    @pytest.mark.parametrize("how", ["weak", "broken chain", "curve of its own", "no line break at the end"])
+    def test_what_somebody_else_has_put_there(self, how: str) -> None:
+        """A broker would not start with a key too short or half a chain, and the operator is stopped by nothing that it reads."""
+        world = World(**self.SPEC)
+        pair = issued(authority(), Subject("x"), BEGIN, 3650)
+        if how == "weak":
+            pair = rsa_pair(bits=1024)
+        elif how == "broken chain":
+            block = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+            pair = KeyPair(pair.certificate + block, pair.key)
+        elif how == "curve of its own":
+            pair = KeyPair(SECT163.certificate, SECT163.key)
+        else:
+            pair = KeyPair(pair.certificate.rstrip(), pair.key.rstrip())
+        world.stranger("Secret", "given", data=encoded({"tls.crt": pair.certificate, "tls.key": pair.key}))
+        for _ in range(4):
+            world.step()
+        is_fine = how == "no line break at the end"
+        assert world.condition("Accepted")[1] == ("Accepted" if is_fine else "CertificateUnusable")
+        assert (NAMES.broker in {name for kind, name in world.objects if kind == "StatefulSet"}) is is_fine
+        if is_fine:
+            assert "-----END PRIVATE KEY-----\n-----BEGIN CERTIFICATE-----\n" in broker_files(world)["internal.pem"]
 
 
 class TestProperties:
@@ -375,6 +433,12 @@ class TestAuthority:
         assert authority_in({"metadata": {}, "data": {"ca.crt": garbage, "ca.key": garbage}}) is None
         assert not matches(KeyPair(garbage, garbage))
 
+    @pytest.mark.parametrize("pair", ["weak", "curve of its own"])
+    def test_one_whom_nobody_believes_is_none(self, pair: str) -> None:
+        """Somebody's own CA, with a key that OpenSSL refuses, or that cannot even be read."""
+        found = rsa_pair(bits=1024, is_authority=True) if pair == "weak" else SECT163
+        assert authority_in({"metadata": {}, "data": encoded({"ca.crt": found.certificate, "ca.key": found.key})}) is None
+
     def test_what_signs_nothing_is_no_authority(self) -> None:
         """Somebody has put it into the Secret: a CA of their own would do."""
         signer = authority()
@@ -407,6 +471,33 @@ class TestServes:
         """Else it would be made anew at every look in the last days of the CA."""
         signer = authority(days=10)
         assert self.serves(issued(signer, self.SUBJECT, BEGIN, 365), signer)
+
+    def test_an_address_is_the_same_however_it_is_written(self) -> None:
+        """Else it would be made anew at every look."""
+        signer, subject = authority(), Subject("x", hosts=frozenset({"2001:DB8:0::1"}))
+        assert self.serves(issued(signer, subject, BEGIN, 365), signer, subject=subject)
+
+    def test_one_that_was_made_while_the_clock_was_ahead(self) -> None:
+        """Nobody believes it for months; nothing is to be done about it where it is this clock that is behind."""
+        signer = authority()
+        ahead = issued(signer, self.SUBJECT, BEGIN + timedelta(days=200), 365)
+        assert not self.serves(ahead, signer)
+        assert self.serves(ahead, signer, now=BEGIN - timedelta(days=10_000))
+
+    def test_a_long_key_costs_no_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whether its numbers are prime takes OpenSSL ten seconds, in which the operator would lose its Lease."""
+        asked: list[Any] = []
+        load = serialization.load_pem_private_key
+
+        def noted(data: bytes, password: None, **how: Any) -> Any:
+            asked.append(how)
+            return load(data, password, **how)
+
+        monkeypatch.setattr(serialization, "load_pem_private_key", noted)
+        signer = authority()
+        assert self.serves(issued(signer, self.SUBJECT, BEGIN, 365), signer)
+        assert authority_in({"metadata": {}, "data": encoded({"ca.crt": signer.certificate, "ca.key": signer.key})})
+        assert asked and all(how == {"unsafe_skip_rsa_key_validation": True} for how in asked)
 
     def test_no_subject_of_a_user_is_a_brokers(self) -> None:
         assert Subject("demo-broker").principal != Subject("demo-broker", is_ours=True).principal
