@@ -61,9 +61,16 @@ class Authorities:
 def authorities_now(observed: ObservedCluster, spec: ClusterSpec) -> Authorities:
     """Both CAs as they have to be now."""
     names = observed.names
+    trusted = texts_in(own_secret(observed, names.broker_certificates))
+
+    def now(secret: str, file: str, terms: CertificateAuthority, annotation: str) -> Authority:
+        asked = annotations_of(observed.cluster).get(annotation, "")
+        wanted = Renewal(names.cluster, file.removesuffix(".crt"), terms, asked)
+        return authority_now(own_secret(observed, secret), trusted.get(file, ""), wanted, observed.now)
+
     return Authorities(
-        _authority(observed, names.cluster_ca, "cluster-ca", spec.cluster_ca, RENEW_CLUSTER_CA_ANNOTATION),
-        _authority(observed, names.clients_ca, "clients-ca", spec.clients_ca, RENEW_CLIENTS_CA_ANNOTATION),
+        now(names.cluster_ca, CLUSTER_CA_FILE, spec.cluster_ca, RENEW_CLUSTER_CA_ANNOTATION),
+        now(names.clients_ca, CLIENTS_CA_FILE, spec.clients_ca, RENEW_CLIENTS_CA_ANNOTATION),
     )
 
 
@@ -147,15 +154,6 @@ def unusable_certificates(observed: ObservedCluster, spec: ClusterSpec) -> str:
                 f"and {TLS_KEY} that belong together, in PEM"
             )
     return "; ".join(lines)
-
-
-def _authority(
-    observed: ObservedCluster, secret: str, name: str, terms: CertificateAuthority, annotation: str
-) -> Authority:
-    asked = annotations_of(observed.cluster).get(annotation, "")
-    wanted = Renewal(observed.names.cluster, name, terms, asked)
-    keys, certificates = own_secret(observed, secret), own_secret(observed, f"{secret}-cert")
-    return authority_now(keys, certificates, wanted, observed.now)
 
 
 def _brokers_pair(

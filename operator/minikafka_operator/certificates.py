@@ -171,14 +171,28 @@ def expiry(certificate: str) -> datetime | None:
 
 def together(certificates: Iterable[str], now: datetime) -> str:
     """Those that are valid, each once, in one text."""
-    blocks = []
-    for text in certificates:
-        try:
-            found = x509.load_pem_x509_certificates(text.encode())
-        except _UNREADABLE:
-            continue
-        blocks += [_pem(one) for one in found if one.not_valid_after_utc > now]
+    blocks = [_pem(one) for text in certificates for one in _all_in(text) if one.not_valid_after_utc > now]
     return "".join(dict.fromkeys(blocks))
+
+
+def replaced_by(signing: str, trusted: str, known: str) -> list[str]:
+    """Trusted certificates that are not known, and have signed until this one took their place: all where it is not trusted
+    itself yet, else those that are newer. An older one is to be forgotten.
+    """
+    signer = _read(signing)
+    if signer is None:
+        return []
+    there, expected = _all_in(trusted), _all_in(known)
+    begins = signer.not_valid_before_utc
+    unknown = [one for one in there if one not in expected]
+    return [_pem(one) for one in unknown if signer not in there or one.not_valid_before_utc > begins]
+
+
+def _all_in(text: str) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(text.encode())
+    except _UNREADABLE:
+        return []
 
 
 def _read(certificate: str) -> x509.Certificate | None:

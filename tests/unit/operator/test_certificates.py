@@ -15,7 +15,12 @@ from minikafka.config.properties import parse_properties
 from minikafka.security.principal import distinguished_name
 from minikafka.security.tls import TlsSettings, client_context, server_context
 from minikafka_kube.kinds import Object
-from minikafka_kube.names import CERTIFICATES_PATH, RENEW_CLIENTS_CA_ANNOTATION, RENEW_CLUSTER_CA_ANNOTATION
+from minikafka_kube.names import (
+    CERTIFICATES_PATH,
+    RENEW_CLIENTS_CA_ANNOTATION,
+    RENEW_CLUSTER_CA_ANNOTATION,
+    SINCE_ANNOTATION,
+)
 from minikafka_operator.actions import Apply, Create, ReplacePod
 from minikafka_operator.api.security import CertificateAuthority
 from minikafka_operator.authorities import Authority, Renewal, authority_in, authority_now, encoded, texts_in
@@ -389,9 +394,9 @@ class TestRenewal:
 class TestAuthority:
     TERMS = CertificateAuthority()
 
-    def now(self, keys: Object | None, when: int = 0, asked: str = "") -> Authority:
+    def now(self, keys: Object | None, when: int = 0, asked: str = "", trusted: str = "") -> Authority:
         wanted = Renewal("demo", "cluster-ca", self.TERMS, asked)
-        return authority_now(keys, None, wanted, BEGIN + timedelta(seconds=when))
+        return authority_now(keys, trusted, wanted, BEGIN + timedelta(seconds=when))
 
     @staticmethod
     def kept(found: Authority) -> Object:
@@ -422,11 +427,47 @@ class TestAuthority:
     def test_lost_keys_are_made_anew_and_what_they_signed_is_trusted_for_a_while(self, lost: str) -> None:
         found = self.now(None)
         data = {name: text for name, text in found.data().items() if name != lost}
-        certificates = {"metadata": {}, "data": encoded({"ca.crt": found.trusted(BEGIN)})}
-        wanted = Renewal("demo", "cluster-ca", self.TERMS)
-        made = authority_now({"metadata": {}, "data": encoded(data)}, certificates, wanted, BEGIN)
+        made = self.now({"metadata": {}, "data": encoded(data)}, trusted=found.trusted(BEGIN))
         assert made.signing != found.signing
         assert found.signing.certificate in made.trusted(BEGIN)
+
+    @pytest.mark.parametrize("step", [1, 2, 3])
+    def test_keys_from_a_backup_do_not_make_brokers_strangers(self, step: int) -> None:
+        """Of before the renewal, whichever of its steps is the last: what the keys that were there have signed is trusted still."""
+        backup = self.kept(self.now(None))
+        found, when = self.now(backup, 1, "1"), 1
+        for _ in range(step - 1):
+            when += GRACE
+            found = self.now(self.kept(found), when, "1", found.trusted(BEGIN))
+        trusted = found.trusted(BEGIN)
+        made = self.now(backup, when, "1", trusted)
+        assert found.signing.certificate in made.trusted(BEGIN)
+        if step > 1:  # else nothing has been signed by the new one yet
+            assert self.now(self.kept(made), when, "1", trusted) == made, "also where it died before brokers had it"
+            over = self.now(self.kept(made), when + GRACE, "1", made.trusted(BEGIN))
+            assert over.trusted(BEGIN) == made.signing.certificate
+
+    def test_what_is_forgotten_does_not_come_back(self) -> None:
+        """The operator died between two writes: the keys' Secret is a step ahead of what brokers trust."""
+        found = self.now(self.kept(self.now(None)), 1, "1")
+        found = self.now(self.kept(found), 1 + GRACE, "1")
+        trusted = found.trusted(BEGIN)
+        over = self.now(self.kept(found), 1 + 2 * GRACE, "1", trusted)
+        again = self.now(self.kept(over), 2 + 2 * GRACE, "1", trusted)
+        assert again == over and again.trusted(BEGIN) == over.signing.certificate != trusted
+
+    @pytest.mark.parametrize("since", [None, "", "yesterday", "2026-01-01T00:00:00", "0000-01-01T00:00:00Z"])
+    def test_a_step_of_which_nobody_knows_when_it_began_begins_now(self, since: str | None) -> None:
+        """Else the new CA would sign before anybody trusts it."""
+        found = self.now(self.kept(self.now(None)), 1, "1")
+        keys = self.kept(found)
+        keys["metadata"]["annotations"].pop(SINCE_ANNOTATION)
+        if since is not None:
+            keys["metadata"]["annotations"][SINCE_ANNOTATION] = since
+        again = self.now(keys, 500, "1")
+        assert (again.signing, again.following) == (found.signing, found.following)
+        assert self.now(self.kept(again), 499 + GRACE, "1") == again
+        assert self.now(self.kept(again), 500 + GRACE, "1").signing == found.following
 
     @pytest.mark.parametrize("garbage", ["", "no PEM", "\x00"])
     def test_garbage_in_its_secret_is_none(self, garbage: str) -> None:
