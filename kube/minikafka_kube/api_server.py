@@ -28,6 +28,7 @@ CONNECTIONS_MAX: Final = 20
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON_PATCH: Final = "application/json-patch+json"
 _SUBRESOURCES: Final = ("status", "eviction")
+_NOT_IN_NAMES: Final = frozenset("/%?#")
 
 Login = Callable[[], Awaitable[Configuration]]
 """Reads the credentials; see :mod:`~minikafka_kube.credentials`."""
@@ -66,7 +67,11 @@ class ApiServer:
     # -- reading ----------------------------------------------------------------------------------------------------
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
-        """An object, or None when there is none."""
+        """An object, or None when there is none, as of what can be no object's name: somebody may have written it into a spec,
+        and in a path it would lead to another object, of another namespace even.
+        """
+        if name in ("", ".", "..") or _NOT_IN_NAMES & set(name):
+            return None
         try:
             return await self._send("GET", lambda client: client.get(_resource(client, kind), name, namespace, **_RAW))
         except ApiError as error:

@@ -291,6 +291,23 @@ class TestProperties:
         assert replication.tls is not None and replication.tls.client_auth == "required"
         assert replication.brokers is not None and f"User:CN={NAMES.broker},O=minikafka.dev" in replication.brokers
 
+    def test_a_name_of_a_secret_is_one(self) -> None:
+        """Brokers would get the keys of another namespace."""
+        world = World(listeners={"internal": {"tls": True}})
+        given = {"tls": True, "certificateSecret": {"name": "../../other/secrets/given"}}
+        world.cluster["spec"]["listeners"] = {"internal": given}  # the CRD of an older version let it in
+        world.step()
+        status, reason, message = world.condition("Accepted")
+        assert (status, reason) == ("False", "InvalidSpec")
+        assert message.startswith("spec.listeners.internal.certificateSecret.name")
+
+    def test_a_super_users_name_adds_no_setting(self) -> None:
+        name = "a\nlistener.name.replication.ssl.client.auth=none\\"
+        world = World(authorization={"type": "simple", "superUsers": [name]})
+        world.settle()
+        assert properties(world)["super.users"].endswith(f";User:{name}")
+        assert properties(world)["listener.name.replication.ssl.client.auth"] == "required"
+
     def test_super_users(self) -> None:
         world = World(authorization={"type": "simple", "superUsers": ["admin", "CN=root"]})
         world.settle()
