@@ -51,13 +51,15 @@ class Authority:
     # -- as a Secret ------------------------------------------------------------------------------------------------
 
     def data(self) -> dict[str, str]:
-        """The data of the Secret with its keys."""
-        made = {"ca.crt": self.signing.certificate, "ca.key": self.signing.key}
-        if self.following is not None:
-            made |= {"following.crt": self.following.certificate, "following.key": self.following.key}
-        if self.before:
-            made["before.crt"] = self.before
-        return made
+        """The data of the Secret with its keys. All names, for what somebody else has applied, such as a backup, stays else."""
+        following = self.following or KeyPair("", "")
+        return {
+            "ca.crt": self.signing.certificate,
+            "ca.key": self.signing.key,
+            "following.crt": following.certificate,
+            "following.key": following.key,
+            "before.crt": self.before,
+        }
 
     def annotations(self) -> dict[str, str]:
         """Its annotations."""

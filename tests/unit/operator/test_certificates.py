@@ -176,7 +176,8 @@ class TestSecrets:
         world = settled()
         made = World(**TLS).plan()
         secrets = [one.thing for one in made.actions if isinstance(one, Create) and one.thing["kind"] == "Secret"]
-        keys = [value for one in secrets for name, value in one["data"].items() if name.endswith((".key", ".pem"))]
+        data = [each for one in secrets for each in one["data"].items()]
+        keys = [value for name, value in data if value and name.endswith((".key", ".pem"))]
         assert len(keys) == 5
         pair = authority()
         assert pair.key not in repr(pair) and pair.key not in repr(Authority(pair))
@@ -463,6 +464,15 @@ class TestAuthority:
             assert self.now(self.kept(made), when, "1", trusted) == made, "also where it died before brokers had it"
             over = self.now(self.kept(made), when + GRACE, "1", made.trusted(BEGIN))
             assert over.trusted(BEGIN) == made.signing.certificate
+
+    def test_what_somebody_else_has_applied_does_not_stay(self) -> None:
+        """The API server takes out only what nobody else has put there too: with a backup's following CA, no renewal would end."""
+        first = self.now(None)
+        backup = self.kept(self.now(self.kept(first), 1, "1"))
+        over = self.now(self.kept(self.now(backup, 1 + GRACE, "1")), 1 + 2 * GRACE, "1")
+        there = {"metadata": {"annotations": over.annotations()}, "data": {**backup["data"], **self.kept(over)["data"]}}
+        assert authority_in(there) == over and not over.renewing
+        assert over.trusted(BEGIN) != first.trusted(BEGIN)
 
     def test_what_is_forgotten_does_not_come_back(self) -> None:
         """The operator died between two writes: the keys' Secret is a step ahead of what brokers trust."""
