@@ -194,7 +194,9 @@ class UserReconciler:
         asked = [plan for plan in plans if plan.access is not None and not plan.actions]
         answers: Answers = {}
         silent = ""
-        if asked and authorities is not None and not self._is_settled(observed, plans):
+        if asked and authorities is None:  # some of them leave
+            silent = "the cluster's CAs are not there; see the cluster's condition Accepted"
+        elif asked and authorities is not None and not self._is_settled(observed, plans):
             await self._leadership.confirm()
             try:
                 answers = await asyncio.to_thread(self._change, observed, spec, authorities, asked)

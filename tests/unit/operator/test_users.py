@@ -264,6 +264,19 @@ class TestGoing:
         await users.looks()
         assert not users.brokers.passwords and (USER.name, "alice") not in users.server.objects
 
+    async def test_it_is_told_that_there_is_no_ca_to_come_with(self, users: Users) -> None:
+        """Somebody has taken the CA's Secret away from the cluster, which is told of it; the user waits, and says so."""
+        users.apply("alice", **SCRAM)
+        await users.looks()
+        owners = users.world.objects["Secret", "demo-clients-ca"]["metadata"].pop("ownerReferences")
+        users.server.remove(USER, "alice")
+        await users.looks()
+        says = "brokers cannot be asked: the cluster's CAs are not there; see the cluster's condition Accepted"
+        assert users.condition("alice") == ("Unknown", "WaitingForBrokers", says)
+        users.world.objects["Secret", "demo-clients-ca"]["metadata"]["ownerReferences"] = owners
+        await users.looks()
+        assert (USER.name, "alice") not in users.server.objects
+
     async def test_not_for_those_of_a_cluster_that_goes(self, users: Users) -> None:
         users.apply("alice", **SCRAM)
         await users.looks()
