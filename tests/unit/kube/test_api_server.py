@@ -77,7 +77,9 @@ async def api(server: Server, telemetry: Looking) -> AsyncIterator[ApiServer]:
         yield api
 
 
-@pytest.mark.parametrize("name", ["../../kube-system/pods/a", ".", "..", "", "a?watch=true", "a#", "..%2fa", "a/status"])
+@pytest.mark.parametrize(
+    "name", ["../../kube-system/pods/a", ".", "..", "", "a?watch=true", "a#", "..%2fa", "a/status"]
+)
 async def test_a_name_leads_to_no_other_object(api: ApiServer, server: Server, name: str) -> None:
     """Names of Secrets stand in specs, and who may write those need not be allowed to read other namespaces."""
     assert await api.get(POD, "ns", name) is None

@@ -232,7 +232,6 @@ class TestGivenCertificate:
         assert message.startswith(f"spec.listeners.internal.certificateSecret: Secret given {what}; allowed: ")
         assert ("StatefulSet", NAMES.broker) not in world.objects
 
-
     @pytest.mark.parametrize("how", ["weak", "broken chain", "curve of its own", "no line break at the end"])
     def test_what_somebody_else_has_put_there(self, how: str) -> None:
         """A broker would not start with a key too short or half a chain, and the operator is stopped by nothing that it reads."""
@@ -451,7 +450,7 @@ class TestAuthority:
 
     @pytest.mark.parametrize("step", [1, 2, 3])
     def test_keys_from_a_backup_do_not_make_brokers_strangers(self, step: int) -> None:
-        """Of before the renewal, whichever of its steps is the last: what the keys that were there have signed is trusted still."""
+        """Of before the renewal, whichever of its steps is the last: what the last keys have signed is trusted still."""
         backup = self.kept(self.now(None))
         found, when = self.now(backup, 1, "1"), 1
         for _ in range(step - 1):
@@ -466,7 +465,7 @@ class TestAuthority:
             assert over.trusted(BEGIN) == made.signing.certificate
 
     def test_what_somebody_else_has_applied_does_not_stay(self) -> None:
-        """The API server takes out only what nobody else has put there too: with a backup's following CA, no renewal would end."""
+        """The API server takes out only what nobody else owns: with a backup's following CA, no renewal would end."""
         first = self.now(None)
         backup = self.kept(self.now(self.kept(first), 1, "1"))
         over = self.now(self.kept(self.now(backup, 1 + GRACE, "1")), 1 + 2 * GRACE, "1")
@@ -505,7 +504,9 @@ class TestAuthority:
     def test_one_whom_nobody_believes_is_none(self, pair: str) -> None:
         """Somebody's own CA, with a key that OpenSSL refuses, or that cannot even be read."""
         found = rsa_pair(bits=1024, is_authority=True) if pair == "weak" else SECT163
-        assert authority_in({"metadata": {}, "data": encoded({"ca.crt": found.certificate, "ca.key": found.key})}) is None
+        assert (
+            authority_in({"metadata": {}, "data": encoded({"ca.crt": found.certificate, "ca.key": found.key})}) is None
+        )
 
     def test_what_signs_nothing_is_no_authority(self) -> None:
         """Somebody has put it into the Secret: a CA of their own would do."""
