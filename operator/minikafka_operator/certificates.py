@@ -196,9 +196,9 @@ def _all_in(text: str) -> list[x509.Certificate]:
 
 
 def _read(certificate: str) -> x509.Certificate | None:
-    """The first certificate in a text; None where there is none, or a part of it cannot be read."""
+    """The first certificate in a text; None where there is none, or a part of the text, or of it, cannot be read."""
     try:
-        found = x509.load_pem_x509_certificate(certificate.encode())
+        found = x509.load_pem_x509_certificates(certificate.encode())[0]
         parts = found.public_key(), found.subject, found.extensions  # each is read only when it is asked for
     except _UNREADABLE:
         return None

@@ -33,6 +33,7 @@ TLS = {"listeners": {"internal": {"tls": True, "authentication": {"type": "tls"}
 GRACE = CertificateAuthority().grace_seconds
 NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, for which Python has no name."""
+HALF = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 BROKER = f"CN={NAMES.broker},O=minikafka.dev"
 HOST = NAMES.bootstrap_host
 
@@ -240,8 +241,7 @@ class TestGivenCertificate:
         if how == "weak":
             pair = rsa_pair(bits=1024)
         elif how == "broken chain":
-            block = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-            pair = KeyPair(pair.certificate + block, pair.key)
+            pair = KeyPair(pair.certificate + HALF, pair.key)
         elif how == "curve of its own":
             pair = KeyPair(SECT163.certificate, SECT163.key)
         else:
@@ -513,6 +513,8 @@ class TestAuthority:
         signer = authority()
         data = {"ca.crt": signer.certificate, "ca.key": signer.key}
         assert authority_in({"metadata": {}, "data": encoded(data)}) == Authority(signer)
+        data = {"ca.crt": signer.certificate + HALF, "ca.key": signer.key}
+        assert authority_in({"metadata": {}, "data": encoded(data)}) is None, "nobody could trust it"
         leaf = issued(signer, Subject("x"), BEGIN, 1)
         data = {"ca.crt": leaf.certificate, "ca.key": leaf.key}
         assert authority_in({"metadata": {}, "data": encoded(data)}) is None
@@ -535,6 +537,7 @@ class TestServes:
         assert not self.serves(pair, signer, now=BEGIN + timedelta(days=336))
         assert not self.serves(pair, authority())
         assert not self.serves(KeyPair(pair.certificate, signer.key), signer)
+        assert not self.serves(KeyPair(pair.certificate + HALF, pair.key), signer), "brokers would read none of it"
 
     def test_one_that_could_not_be_valid_for_longer_stays(self) -> None:
         """Else it would be made anew at every look in the last days of the CA."""
