@@ -30,6 +30,9 @@ _JSON_PATCH: Final = "application/json-patch+json"
 _SUBRESOURCES: Final = ("status", "eviction")
 _NOT_IN_NAMES: Final = frozenset("/%?#")
 
+_MESSAGE_MAX: Final = 2_000
+"""Of a refusal, which a webhook can make as long as it likes; no condition with all of it could be written."""
+
 Login = Callable[[], Awaitable[Configuration]]
 """Reads the credentials; see :mod:`~minikafka_kube.credentials`."""
 
@@ -323,7 +326,7 @@ def _refusal(error: DynamicApiError) -> ApiError:
     except (ValueError, AttributeError):
         reason, message = "", text.strip()
     after = (error.headers or {}).get("Retry-After") or ""
-    return ApiError(error.status, reason, message, float(after) if after.isdecimal() else None)
+    return ApiError(error.status, reason, message[:_MESSAGE_MAX], float(after) if after.isdecimal() else None)
 
 
 TRANSIENT: Final = (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError, OSError)
