@@ -28,6 +28,10 @@ CONNECTIONS_MAX: Final = 20
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON_PATCH: Final = "application/json-patch+json"
 _SUBRESOURCES: Final = ("status", "eviction")
+_NOT_IN_NAMES: Final = frozenset("/%?#")
+
+_MESSAGE_MAX: Final = 2_000
+"""Of a refusal, which a webhook can make as long as it likes; no condition with all of it could be written."""
 
 Login = Callable[[], Awaitable[Configuration]]
 """Reads the credentials; see :mod:`~minikafka_kube.credentials`."""
@@ -66,7 +70,11 @@ class ApiServer:
     # -- reading ----------------------------------------------------------------------------------------------------
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
-        """An object, or None when there is none."""
+        """An object, or None when there is none, as of what can be no object's name: somebody may have written it into a spec,
+        and in a path it would lead to another object, of another namespace even.
+        """
+        if name in ("", ".", "..") or _NOT_IN_NAMES & set(name):
+            return None
         try:
             return await self._send("GET", lambda client: client.get(_resource(client, kind), name, namespace, **_RAW))
         except ApiError as error:
@@ -318,7 +326,7 @@ def _refusal(error: DynamicApiError) -> ApiError:
     except (ValueError, AttributeError):
         reason, message = "", text.strip()
     after = (error.headers or {}).get("Retry-After") or ""
-    return ApiError(error.status, reason, message, float(after) if after.isdecimal() else None)
+    return ApiError(error.status, reason, message[:_MESSAGE_MAX], float(after) if after.isdecimal() else None)
 
 
 TRANSIENT: Final = (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError, OSError)

@@ -12,12 +12,14 @@ LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 def instant(text: str | None) -> datetime | None:
     """A point in time as Kubernetes writes it.
 
-    What is no time is none, although the API server lets it pass (a year 0), and what is later than `LATEST` is `LATEST`.
+    What is no time is none, although the API server lets it pass (a year 0, in an annotation one without a zone), and what is
+    later than `LATEST` is `LATEST`.
     """
     try:
-        return min(datetime.fromisoformat(text.upper()), LATEST) if text else None
+        found = datetime.fromisoformat(text.upper()) if text else None
     except ValueError:
         return None
+    return None if found is None or found.tzinfo is None else min(found, LATEST)
 
 
 def time_text(when: datetime | float) -> str:

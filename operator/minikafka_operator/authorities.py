@@ -18,7 +18,7 @@ from minikafka_kube.names import RENEWED_ANNOTATION, SINCE_ANNOTATION
 from minikafka_kube.observed import annotations_of
 
 from minikafka_operator.api.security import CertificateAuthority
-from minikafka_operator.certificates import KeyPair, expiry, new_authority, signs, together
+from minikafka_operator.certificates import KeyPair, expiry, new_authority, replaced_by, signs, together
 
 CA_CERTIFICATE = "ca.crt"
 """In the Secret of certificates: all that are trusted."""
@@ -51,13 +51,15 @@ class Authority:
     # -- as a Secret ------------------------------------------------------------------------------------------------
 
     def data(self) -> dict[str, str]:
-        """The data of the Secret with its keys."""
-        made = {"ca.crt": self.signing.certificate, "ca.key": self.signing.key}
-        if self.following is not None:
-            made |= {"following.crt": self.following.certificate, "following.key": self.following.key}
-        if self.before:
-            made["before.crt"] = self.before
-        return made
+        """The data of the Secret with its keys. All names, for what somebody else has applied, such as a backup, stays else."""
+        following = self.following or KeyPair("", "")
+        return {
+            "ca.crt": self.signing.certificate,
+            "ca.key": self.signing.key,
+            "following.crt": following.certificate,
+            "following.key": following.key,
+            "before.crt": self.before,
+        }
 
     def annotations(self) -> dict[str, str]:
         """Its annotations."""
@@ -96,16 +98,21 @@ class Renewal:
         return new_authority(self.cluster, self.name, now, self.terms.validity_days)
 
 
-def authority_now(keys: Object | None, certificates: Object | None, wanted: Renewal, now: datetime) -> Authority:
-    """The CA as it has to be now, from its two Secrets."""
+def authority_now(keys: Object | None, trusted: str, wanted: Renewal, now: datetime) -> Authority:
+    """The CA as it has to be now, from the Secret with its keys, and from what brokers trust so far."""
     found, terms, asked = authority_in(keys), wanted.terms, wanted.asked
+    # Where somebody has deleted the keys, or put others there (older ones, from a backup), what they had signed by then goes
+    # on being trusted for a while.
     if found is None:
-        # Where somebody has deleted the keys, what they have signed goes on being trusted for a while.
-        kept = together([texts_in(certificates).get(CA_CERTIFICATE, "")], now)
+        kept = together([trusted], now)
         return Authority(wanted.new(now), before=kept, since=now if kept else None, asked=asked)
+    if replaced := together(replaced_by(found.signing.certificate, trusted, found.trusted(now)), now):
+        return replace(found, following=None, before=together([found.before, replaced], now), since=now)
     left = (expiry(found.signing.certificate) or now) - now
     if found.renewing:
-        over = found.since is None or now - found.since >= timedelta(seconds=terms.grace_seconds)
+        if found.since is None:  # somebody has taken it away: better twice as long than not at all
+            return replace(found, since=now)
+        over = now - found.since >= timedelta(seconds=terms.grace_seconds)
         if found.following is not None and (over or left <= timedelta(0)):
             before = found.signing.certificate
             return replace(found, signing=found.following, following=None, before=before, since=now)

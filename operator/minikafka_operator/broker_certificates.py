@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from minikafka.security.tls import TlsSettings, TlsSettingsError, server_context
 from minikafka_kube.instants import time_text
 from minikafka_kube.kinds import SECRET, SERVICE, Object
 from minikafka_kube.names import RENEW_CLIENTS_CA_ANNOTATION, RENEW_CLUSTER_CA_ANNOTATION
@@ -34,7 +35,7 @@ from minikafka_operator.broker_security import (
     listener_file,
     listener_of,
 )
-from minikafka_operator.certificates import KeyPair, expiry, issued, matches, serves
+from minikafka_operator.certificates import KeyPair, expiry, issued, serves
 from minikafka_operator.external import NODE_ADDRESS, Externals, bootstrap_external
 from minikafka_operator.objects import ResourceBuilder
 
@@ -60,9 +61,16 @@ class Authorities:
 def authorities_now(observed: ObservedCluster, spec: ClusterSpec) -> Authorities:
     """Both CAs as they have to be now."""
     names = observed.names
+    trusted = texts_in(own_secret(observed, names.broker_certificates))
+
+    def now(secret: str, file: str, terms: CertificateAuthority, annotation: str) -> Authority:
+        asked = annotations_of(observed.cluster).get(annotation, "")
+        wanted = Renewal(names.cluster, file.removesuffix(".crt"), terms, asked)
+        return authority_now(own_secret(observed, secret), trusted.get(file, ""), wanted, observed.now)
+
     return Authorities(
-        _authority(observed, names.cluster_ca, "cluster-ca", spec.cluster_ca, RENEW_CLUSTER_CA_ANNOTATION),
-        _authority(observed, names.clients_ca, "clients-ca", spec.clients_ca, RENEW_CLIENTS_CA_ANNOTATION),
+        now(names.cluster_ca, CLUSTER_CA_FILE, spec.cluster_ca, RENEW_CLUSTER_CA_ANNOTATION),
+        now(names.clients_ca, CLIENTS_CA_FILE, spec.clients_ca, RENEW_CLIENTS_CA_ANNOTATION),
     )
 
 
@@ -119,9 +127,18 @@ def given_pairs(observed: ObservedCluster, spec: ClusterSpec) -> dict[str, KeyPa
         if given is not None:
             data = texts_in(observed.find(SECRET, given.name))
             pair = KeyPair(data.get(TLS_CERTIFICATE, ""), data.get(TLS_KEY, ""))
-            if matches(pair):
+            if _can_be_shown(pair):
                 made[field] = pair
     return made
+
+
+def _can_be_shown(pair: KeyPair) -> bool:
+    """Return whether a broker takes them, by trying: the whole chain has to be readable, and no key too short."""
+    try:
+        server_context(TlsSettings(keystore_key=pair.key, keystore_certificate_chain=pair.certificate))
+    except TlsSettingsError:
+        return False
+    return True
 
 
 def unusable_certificates(observed: ObservedCluster, spec: ClusterSpec) -> str:
@@ -137,15 +154,6 @@ def unusable_certificates(observed: ObservedCluster, spec: ClusterSpec) -> str:
                 f"and {TLS_KEY} that belong together, in PEM"
             )
     return "; ".join(lines)
-
-
-def _authority(
-    observed: ObservedCluster, secret: str, name: str, terms: CertificateAuthority, annotation: str
-) -> Authority:
-    asked = annotations_of(observed.cluster).get(annotation, "")
-    wanted = Renewal(observed.names.cluster, name, terms, asked)
-    keys, certificates = own_secret(observed, secret), own_secret(observed, f"{secret}-cert")
-    return authority_now(keys, certificates, wanted, observed.now)
 
 
 def _brokers_pair(

@@ -12,9 +12,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 ORGANIZATION: Final = "minikafka.dev"
@@ -25,6 +26,19 @@ BACKDATED: Final = timedelta(minutes=5)
 
 _SIGNING: Final = (ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey)
 """Keys that sign with SHA-256."""
+
+_RSA_BITS_MIN: Final = 2048
+"""OpenSSL believes nobody whose CA has a shorter key."""
+
+_UNREADABLE: Final = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
+"""What reading keys and certificates raises that somebody else has made."""
 
 _LATER: Final = timedelta(hours=1)
 
@@ -51,7 +65,8 @@ class KeyPair:
     @property
     def bundle(self) -> str:
         """Both in one file, as Kafka's ``ssl.keystore.location`` has them."""
-        return self.key + self.certificate
+        between = "" if self.key.endswith("\n") else "\n"
+        return f"{self.key}{between}{self.certificate}"
 
 
 @dataclass(frozen=True)
@@ -94,7 +109,7 @@ def new_authority(cluster: str, name: str, now: datetime, days: int) -> KeyPair:
 def issued(authority: KeyPair, subject: Subject, now: datetime, days: int) -> KeyPair:
     """A certificate for both sides of TLS that the authority has signed, valid for no longer than that is."""
     signer = x509.load_pem_x509_certificate(authority.certificate.encode())
-    signing = serialization.load_pem_private_key(authority.key.encode(), None)
+    signing = _read_key(authority.key)
     assert isinstance(signing, _SIGNING), "see `signs`"
     key = ec.generate_private_key(ec.SECP256R1())
     until = min(now + timedelta(days=days), signer.not_valid_after_utc)
@@ -119,8 +134,11 @@ def serves(pair: KeyPair, authority: KeyPair, subject: Subject, now: datetime, d
     found, signer = _read(pair.certificate), _read(authority.certificate)
     if found is None or signer is None or not matches(pair):
         return False
-    if found.subject != subject.distinguished or not subject.hosts <= _hosts(found) or not _signed(found, signer):
+    hosts = {str(_alternative(host).value) for host in subject.hosts}
+    if found.subject != subject.distinguished or not hosts <= _hosts(found) or not _signed(found, signer):
         return False
+    if signer.not_valid_before_utc <= now < found.not_valid_before_utc:
+        return False  # made while this clock was ahead; where the CA is not valid yet either, it is behind now
     if now < found.not_valid_after_utc - timedelta(days=renewal_days):
         return True
     possible = min(now + timedelta(days=days), signer.not_valid_after_utc)
@@ -129,24 +147,20 @@ def serves(pair: KeyPair, authority: KeyPair, subject: Subject, now: datetime, d
 
 def matches(pair: KeyPair) -> bool:
     """Return whether both can be read, and belong together."""
-    found = _read(pair.certificate)
-    try:
-        key = serialization.load_pem_private_key(pair.key.encode(), None)
-    except (ValueError, TypeError):
-        return False
-    return found is not None and found.public_key() == key.public_key()
+    found, key = _read(pair.certificate), _read_key(pair.key)
+    return found is not None and key is not None and found.public_key() == key.public_key()
 
 
 def signs(pair: KeyPair) -> bool:
     """Return whether it is a CA with which others can be signed; somebody may have put another one in its place."""
-    found = _read(pair.certificate)
-    if found is None or not matches(pair):
+    found, key = _read(pair.certificate), _read_key(pair.key)
+    if found is None or not matches(pair) or not isinstance(key, _SIGNING):
         return False
     try:
         is_authority = found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except x509.ExtensionNotFound:
         return False
-    return is_authority and isinstance(serialization.load_pem_private_key(pair.key.encode(), None), _SIGNING)
+    return is_authority and not (isinstance(key, rsa.RSAPrivateKey) and key.key_size < _RSA_BITS_MIN)
 
 
 def expiry(certificate: str) -> datetime | None:
@@ -157,27 +171,54 @@ def expiry(certificate: str) -> datetime | None:
 
 def together(certificates: Iterable[str], now: datetime) -> str:
     """Those that are valid, each once, in one text."""
-    blocks = []
-    for text in certificates:
-        try:
-            found = x509.load_pem_x509_certificates(text.encode())
-        except ValueError:
-            continue
-        blocks += [_pem(one) for one in found if one.not_valid_after_utc > now]
+    blocks = [_pem(one) for text in certificates for one in _all_in(text) if one.not_valid_after_utc > now]
     return "".join(dict.fromkeys(blocks))
 
 
-def _read(certificate: str) -> x509.Certificate | None:
+def replaced_by(signing: str, trusted: str, known: str) -> list[str]:
+    """Trusted certificates that are not known, and have signed until this one took their place: all where it is not trusted
+    itself yet, else those that are newer. An older one is to be forgotten.
+    """
+    signer = _read(signing)
+    if signer is None:
+        return []
+    there, expected = _all_in(trusted), _all_in(known)
+    begins = signer.not_valid_before_utc
+    unknown = [one for one in there if one not in expected]
+    return [_pem(one) for one in unknown if signer not in there or one.not_valid_before_utc > begins]
+
+
+def _all_in(text: str) -> list[x509.Certificate]:
     try:
-        return x509.load_pem_x509_certificate(certificate.encode())
-    except ValueError:
+        return x509.load_pem_x509_certificates(text.encode())
+    except _UNREADABLE:
+        return []
+
+
+def _read(certificate: str) -> x509.Certificate | None:
+    """The first certificate in a text; None where there is none, or a part of the text, or of it, cannot be read."""
+    try:
+        found = x509.load_pem_x509_certificates(certificate.encode())[0]
+        parts = found.public_key(), found.subject, found.extensions  # each is read only when it is asked for
+    except _UNREADABLE:
+        return None
+    return found if all(part is not None for part in parts) else None
+
+
+def _read_key(text: str) -> PrivateKeyTypes | None:
+    """None where it cannot be read. That an RSA key's numbers are prime is not looked at: of 8192 bits it takes ten seconds,
+    in which nothing else is done, and whose it is the certificate says.
+    """
+    try:
+        return serialization.load_pem_private_key(text.encode(), None, unsafe_skip_rsa_key_validation=True)
+    except _UNREADABLE:
         return None
 
 
 def _signed(found: x509.Certificate, signer: x509.Certificate) -> bool:
     try:
         found.verify_directly_issued_by(signer)
-    except (ValueError, TypeError, InvalidSignature):
+    except (*_UNREADABLE, InvalidSignature):
         return False
     return True
 

@@ -80,16 +80,36 @@ class ClusterAdmin:
         )
 
     def change(self, change: AccessChange) -> None:
-        """Make a change, in its order. Raises AdminError at the first part that is refused, NoAnswer."""
-        if change.created:
-            rows = [_creation(acl) for acl in sorted(change.created)]
-            _check(self._connection.request(ApiKey.CREATE_ACLS, _ACLS_NEWEST, {"creations": rows}).results)
+        """Make a change, in its order, what denies before what allows. Raises AdminError, NoAnswer.
+
+        An ACL that is refused (there is no room for it, say) holds up neither a new password nor that what is not allowed any
+        more is forgotten; but where it should deny something, nothing more is allowed.
+        """
+        denied = self._create(_of(change.created, Permission.DENY))
+        refused = denied or self._create(_of(change.created, Permission.ALLOW))
         if change.upserted is not None:
             self._alter(upsertions=[_upsertion(*change.upserted)])
         if change.removed:
             self._alter(deletions=[{"name": change.removed, "mechanism": _MECHANISM_NUMBER}])
-        if change.deleted:
-            rows = [_exactly(acl) for acl in sorted(change.deleted)]
+        self._delete(_of(change.deleted, Permission.ALLOW))
+        if denied is None:
+            self._delete(_of(change.deleted, Permission.DENY))
+        if refused is not None:
+            raise refused
+
+    def _create(self, acls: list[Acl]) -> AdminError | None:
+        if not acls:
+            return None
+        rows = [_creation(acl) for acl in acls]
+        try:
+            _check(self._connection.request(ApiKey.CREATE_ACLS, _ACLS_NEWEST, {"creations": rows}).results)
+        except AdminError as refused:
+            return refused
+        return None
+
+    def _delete(self, acls: list[Acl]) -> None:
+        if acls:
+            rows = [_exactly(acl) for acl in acls]
             _check(self._connection.request(ApiKey.DELETE_ACLS, _ACLS_NEWEST, {"filters": rows}).filter_results)
 
     def _alter(self, upsertions: Iterable[dict[str, Any]] = (), deletions: Iterable[dict[str, Any]] = ()) -> None:
@@ -115,6 +135,10 @@ def _check(rows: Iterable[Any]) -> None:
         if row.error_code:
             code = ErrorCode(int(row.error_code)).name
             raise AdminError(f"{code}: {row.error_message}" if row.error_message else code)
+
+
+def _of(acls: Iterable[Acl], permission: Permission) -> list[Acl]:
+    return sorted(acl for acl in acls if acl.entry.permission is permission)
 
 
 def _upsertion(name: str, password: str) -> dict[str, Any]:

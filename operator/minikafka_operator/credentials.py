@@ -20,6 +20,9 @@ PASSWORD: Final = "password"
 JAAS: Final = "sasl.jaas.config"
 CERTIFICATE, KEY, BUNDLE = "user.crt", "user.key", "user.pem"
 
+_ESCAPED: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
+"""In quotation marks, as JAAS has them: Java ends a text at a line break, and a password from a file may have one."""
+
 PASSWORD_BYTES: Final = 24
 """Of chance in a password that is made here: 32 characters."""
 
@@ -65,7 +68,7 @@ def version_of(secret: Object) -> str:
 
 def _password(name: str, there: dict[str, str]) -> dict[str, str]:
     password = there.get(PASSWORD) or secrets.token_urlsafe(PASSWORD_BYTES)
-    quoted = password.replace("\\", "\\\\").replace('"', '\\"')
+    quoted = password.translate(_ESCAPED)
     return {PASSWORD: password, JAAS: f'{SCRAM_MODULE} required username="{name}" password="{quoted}";'}
 
 

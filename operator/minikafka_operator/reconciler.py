@@ -62,10 +62,7 @@ from minikafka_operator.obstacles import conflict
 from minikafka_operator.planner import OperatorSettings, plan
 from minikafka_operator.telemetry import OperatorTelemetry
 from minikafka_operator.topics import without_cluster
-from minikafka_operator.user_reconciler import UserReconciler
-
-REFUSED_RETRY_SECONDS: Final = 30.0
-"""A refused object is tried again this often: a quota may have grown meanwhile."""
+from minikafka_operator.user_reconciler import REFUSED_RETRY_SECONDS, UserReconciler
 
 STALE_RETRY_SECONDS: Final = 1.0
 """Something changed between the look and the write: look again at once."""

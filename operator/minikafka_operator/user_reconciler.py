@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -14,7 +15,7 @@ from minikafka.client.security import ClientSecurity
 from minikafka.security.tls import TlsSettings
 from minikafka_kube.api_server import ApiError, ApiServer
 from minikafka_kube.conditions import condition
-from minikafka_kube.kinds import SECRET, USER
+from minikafka_kube.kinds import SECRET, USER, Object
 from minikafka_kube.leadership import Alone, Leadership
 from minikafka_kube.observed import ObservedCluster
 from pydantic import ValidationError
@@ -47,7 +48,13 @@ CHECK_SECONDS: Final = 60.0
 CERTIFICATE_DAYS: Final = 1
 """Of the operator's own certificate, which is made for one connection."""
 
-_STALE: Final = frozenset({404, 409, 422})
+REFUSED_RETRY_SECONDS: Final = 30.0
+"""What the API server refuses is tried again this often: a quota may have grown, a policy may have changed meanwhile."""
+
+_STALE: Final = frozenset({404, 409})
+_REFUSALS: Final = frozenset({400, 403, 422})
+_UNSERVED: Final = frozenset({403, 404})
+"""Answers to an operator whose Role, or whose CRDs, are of a version without users."""
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +82,7 @@ class UserReconciler:
     async def reconcile(self, observed: ObservedCluster) -> float | None:
         """One look at all users of a cluster; when to look again. Raises ApiError and the errors of the connection."""
         names = observed.names
-        users = await self._server.find_all(USER, names.namespace, fields=f"spec.clusterRef.name={names.cluster}")
+        users = await self._users(names.namespace, names.cluster)
         try:
             spec = ClusterSpec.model_validate(observed.cluster.get("spec") or {})
         except ValidationError:
@@ -88,26 +95,48 @@ class UserReconciler:
         there = {secret["metadata"]["name"]: secret for secret in secrets if secret is not None}
         authorities = authorities_found(observed)
         plans = plan_users(observed, spec, authorities, users, there)
-        acted = await self._act(names.namespace, plans)
+        acted, refused = await self._act(names.namespace, plans)
+        plans = [replace(plan, verdict=refused.get(plan.name, plan.verdict)) for plan in plans]
         again = await self._tell(observed, spec, authorities, plans)
-        return RETRY_SECONDS if acted or again or any(plan.waits for plan in plans) else None
+        if acted or again or any(plan.waits for plan in plans):
+            return RETRY_SECONDS
+        return REFUSED_RETRY_SECONDS if refused else None
 
     async def without_cluster(self, namespace: str, name: str) -> bool:
         """Tell users that name a cluster that is not there; whether there was anything to be done."""
         self._checked.pop((namespace, name), None)
-        users = await self._server.find_all(USER, namespace, fields=f"spec.clusterRef.name={name}")
+        users = await self._users(namespace, name)
         plans = without_users_cluster(users, name)
-        acted = await self._act(namespace, plans)
+        acted, _ = await self._act(namespace, plans)
         said = [await self._say(namespace, plan, plan.verdict) for plan in plans if plan.verdict is not None]
         return acted or any(said)
 
     # -- the API server ---------------------------------------------------------------------------------------------
 
-    async def _act(self, namespace: str, plans: Sequence[UserPlan]) -> bool:
+    async def _users(self, namespace: str, cluster: str) -> list[Object]:
+        """The users of a cluster. None where they may not be looked at: clusters without any go on."""
+        try:
+            return await self._server.find_all(USER, namespace, fields=f"spec.clusterRef.name={cluster}")
+        except ApiError as error:
+            if error.code not in _UNSERVED:
+                raise
+            logger.warning("MiniKafkaUsers of %s/%s cannot be looked at: %s", namespace, cluster, error)
+            return []
+
+    async def _act(self, namespace: str, plans: Sequence[UserPlan]) -> tuple[bool, dict[str, UserVerdict]]:
+        """Do what is planned; whether there was anything, and what was refused, by name. One user's holds up no other's."""
+        acted, refused = False, {}
         for plan in plans:
             for action in plan.actions:
-                await self._unless_stale(lambda action=action: self._do(namespace, action))  # type: ignore[misc]
-        return any(plan.actions for plan in plans)
+                try:
+                    await self._unless_stale(lambda action=action: self._do(namespace, action))  # type: ignore[misc]
+                    acted = True
+                except ApiError as error:
+                    if error.code not in _REFUSALS:
+                        raise
+                    says = f"the API server refuses {_title(action)}: {error.message}"
+                    refused[plan.name] = UserVerdict(False, UserReason.REFUSED, says)
+        return acted, refused
 
     async def _do(self, namespace: str, action: UserAction) -> None:
         match action:
@@ -118,7 +147,12 @@ class UserReconciler:
                 await self._server.patch(kind, namespace, name, body)
                 logger.info("Patched Secret %s of a MiniKafkaUser (%s)", name, why)
             case Finalizers(kind, name, version, finalizers, why):
-                await self._server.set_finalizers(kind, namespace, name, version, list(finalizers))
+                try:
+                    await self._server.set_finalizers(kind, namespace, name, version, list(finalizers))
+                except ApiError as error:
+                    if error.code != 422:  # its resource version is another by now
+                        raise
+                    raise ApiError(409, "Conflict", error.message) from None
                 logger.info("Set the finalizers of MiniKafkaUser %s (%s)", name, why)
 
     async def _unless_stale(self, write: Callable[[], Awaitable[None]]) -> bool:
@@ -142,7 +176,13 @@ class UserReconciler:
             await self._server.apply_status(USER, namespace, plan.name, status)
             logger.info("MiniKafkaUser %s: %s", plan.name, verdict.reason)
 
-        return await self._unless_stale(write)
+        try:
+            return await self._unless_stale(write)
+        except ApiError as error:
+            if error.code not in _REFUSALS:
+                raise
+            logger.warning("MiniKafkaUser %s cannot be told: %s", plan.name, error)
+            return False
 
     # -- brokers ----------------------------------------------------------------------------------------------------
 
@@ -154,7 +194,9 @@ class UserReconciler:
         asked = [plan for plan in plans if plan.access is not None and not plan.actions]
         answers: Answers = {}
         silent = ""
-        if asked and authorities is not None and not self._is_settled(observed, plans):
+        if asked and authorities is None:  # some of them leave
+            silent = "the cluster's CAs are not there; see the cluster's condition Accepted"
+        elif asked and authorities is not None and not self._is_settled(observed, plans):
             await self._leadership.confirm()
             try:
                 answers = await asyncio.to_thread(self._change, observed, spec, authorities, asked)
@@ -194,6 +236,7 @@ class UserReconciler:
             found = admin.access(authorized=spec.authorization is not None)
             for plan in plans:
                 assert plan.access is not None
+                self._leadership.require()  # many users take long, and a password of yesterday must not follow today's
                 change = removal(plan.access, found) if plan.leaving else change_to(plan.access, found)
                 answers[plan.name] = ""
                 if not change.needed:
@@ -221,6 +264,13 @@ class UserReconciler:
             endpoint_identification=False,  # a pod's address is in no certificate; only brokers' are of this CA
         )
         return ClientSecurity(tls)
+
+
+def _title(action: UserAction) -> str:
+    """Return what an action is about; never what is in it."""
+    if isinstance(action, Create):
+        return f"Secret {action.thing['metadata']['name']}"
+    return f"{action.kind.name} {action.name}"
 
 
 def _fingerprint(plans: Sequence[UserPlan]) -> object:

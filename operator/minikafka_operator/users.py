@@ -24,7 +24,7 @@ from minikafka_operator.access import WantedAccess, acls_of
 from minikafka_operator.actions import Create, Finalizers, Patch
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.api.security import AuthenticationType
-from minikafka_operator.api.user import UserSpec, principal_name
+from minikafka_operator.api.user import USER_NAME_MAX, UserSpec, principal_name
 from minikafka_operator.broker_certificates import Authorities
 from minikafka_operator.broker_security import takes
 from minikafka_operator.conditions import UserReason
@@ -112,6 +112,9 @@ def _plan(cluster: _Cluster, user: Object, secret: Object | None) -> UserPlan:
     except ValidationError as error:
         where = ".".join(str(part) for part in error.errors()[0]["loc"])
         return UserPlan(user).decided(False, UserReason.INVALID_SPEC, f"spec.{where}: {error.errors()[0]['msg']}")
+    if len(spec.user_name or metadata["name"]) > USER_NAME_MAX:
+        says = f"metadata.name: the name of a user has at most {USER_NAME_MAX} characters; spec.userName can be another"
+        return UserPlan(user).decided(False, UserReason.INVALID_SPEC, says)
     if (refused := _refused(cluster, spec, user, is_owner)) is not None:
         return UserPlan(user, verdict=refused)
     if USER_FINALIZER not in finalizers:

@@ -63,7 +63,9 @@ Port = Annotated[int, Field(ge=1, le=65_535)]
 class LocalObject(Part):
     """Another object of the same namespace."""
 
-    name: Annotated[str, Field(min_length=1, max_length=253, description="Name of the object.")]
+    name: Annotated[
+        str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253, description="Name of the object.")
+    ]
 
 
 class Condition(Part):

@@ -77,6 +77,22 @@ async def api(server: Server, telemetry: Looking) -> AsyncIterator[ApiServer]:
         yield api
 
 
+@pytest.mark.parametrize(
+    "name", ["../../kube-system/pods/a", ".", "..", "", "a?watch=true", "a#", "..%2fa", "a/status"]
+)
+async def test_a_name_leads_to_no_other_object(api: ApiServer, server: Server, name: str) -> None:
+    """Names of Secrets stand in specs, and who may write those need not be allowed to read other namespaces."""
+    assert await api.get(POD, "ns", name) is None
+    assert not server.asked
+
+
+async def test_a_long_refusal_still_fits_into_a_condition(api: ApiServer, server: Server) -> None:
+    server.will(403, {"reason": "Forbidden", "message": "denied by a webhook " * 10_000})
+    with pytest.raises(ApiError) as refused:
+        await api.create(POD, "ns", {"metadata": {"name": "a"}})
+    assert refused.value.message.startswith("denied by a webhook") and len(refused.value.message) < 32_768 // 2
+
+
 async def test_reading(api: ApiServer, server: Server) -> None:
     server.will(200, {"kind": "Pod"})
     server.will(404, {"reason": "NotFound"})

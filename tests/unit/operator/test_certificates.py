@@ -7,12 +7,20 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from minikafka.config import BrokerConfig
 from minikafka.config.properties import parse_properties
 from minikafka.security.principal import distinguished_name
 from minikafka.security.tls import TlsSettings, client_context, server_context
 from minikafka_kube.kinds import Object
-from minikafka_kube.names import CERTIFICATES_PATH, RENEW_CLIENTS_CA_ANNOTATION, RENEW_CLUSTER_CA_ANNOTATION
+from minikafka_kube.names import (
+    CERTIFICATES_PATH,
+    RENEW_CLIENTS_CA_ANNOTATION,
+    RENEW_CLUSTER_CA_ANNOTATION,
+    SINCE_ANNOTATION,
+)
 from minikafka_operator.actions import Apply, Create, ReplacePod
 from minikafka_operator.api.security import CertificateAuthority
 from minikafka_operator.authorities import Authority, Renewal, authority_in, authority_now, encoded, texts_in
@@ -25,8 +33,29 @@ TLS = {"listeners": {"internal": {"tls": True, "authentication": {"type": "tls"}
 GRACE = CertificateAuthority().grace_seconds
 NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, for which Python has no name."""
+HALF = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 BROKER = f"CN={NAMES.broker},O=minikafka.dev"
 HOST = NAMES.bootstrap_host
+
+
+# With openssl ecparam -name sect163k1 -genkey -noout: a curve that cryptography does not know. Not a secret: of this test only.
+SECT163 = KeyPair(
+    """-----BEGIN CERTIFICATE-----
+MIIBPjCB/KADAgECAhQ91gTLaot8tXPci2D0NQa5RQl9dTAKBggqhkjOPQQDAjAM
+MQowCAYDVQQDDAF4MCAXDTI2MTEyNzE4MzMzOVoYDzIxMjYxMTAzMTgzMzM5WjAM
+MQowCAYDVQQDDAF4MEAwEAYHKoZIzj0CAQYFK4EEAAEDLAAEA9EzvFsxuMeiTIqa
+qJwNRA0TFhKdBNpZsVsiXqubvB8Ms+BnhvivVBbho1MwUTAdBgNVHQ4EFgQUOL0P
+tp1Q16Hyz0tmEUHcz0yulKAwHwYDVR0jBBgwFoAUOL0Ptp1Q16Hyz0tmEUHcz0yu
+lKAwDwYDVR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgMxADAuAhUApShxcnkKqvBH
+nvJREd6334lL1LcCFQJGHOyrgpdNB4p7zZ7QvBV1I0cpxQ==
+-----END CERTIFICATE-----
+""",
+    """-----BEGIN EC PRIVATE KEY-----
+MFMCAQEEFQIwZ/1AP6AjYPY0U5BtBE8N96Yd0aAHBgUrgQQAAaEuAywABAPRM7xb
+MbjHokyKmqicDUQNExYSnQTaWbFbIl6rm7wfDLPgZ4b4r1QW4Q==
+-----END EC PRIVATE KEY-----
+""",
+)
 
 
 def settled(**spec: Any) -> World:
@@ -68,6 +97,17 @@ def handshake(shown: str, trusted: str, host: str = HOST, clients: str = "", cli
         except ssl.SSLWantReadError:
             continue
     return distinguished_name(there.getpeercert() or {})
+
+
+def rsa_pair(bits: int, *, is_authority: bool = False) -> KeyPair:
+    """Signed by itself."""
+    key, name = rsa.generate_private_key(65537, bits), Subject("x").distinguished
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
+    made = made.not_valid_before(BEGIN).not_valid_after(BEGIN + timedelta(days=3650))
+    made = made.add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+    pem, form, open_to_all = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    text = key.private_bytes(pem, form, open_to_all).decode()
+    return KeyPair(made.sign(key, hashes.SHA256()).public_bytes(pem).decode(), text)
 
 
 def authority(days: int = 3650) -> KeyPair:
@@ -137,7 +177,8 @@ class TestSecrets:
         world = settled()
         made = World(**TLS).plan()
         secrets = [one.thing for one in made.actions if isinstance(one, Create) and one.thing["kind"] == "Secret"]
-        keys = [value for one in secrets for name, value in one["data"].items() if name.endswith((".key", ".pem"))]
+        data = [each for one in secrets for each in one["data"].items()]
+        keys = [value for name, value in data if value and name.endswith((".key", ".pem"))]
         assert len(keys) == 5
         pair = authority()
         assert pair.key not in repr(pair) and pair.key not in repr(Authority(pair))
@@ -192,6 +233,28 @@ class TestGivenCertificate:
         assert message.startswith(f"spec.listeners.internal.certificateSecret: Secret given {what}; allowed: ")
         assert ("StatefulSet", NAMES.broker) not in world.objects
 
+    @pytest.mark.parametrize("how", ["weak", "broken chain", "curve of its own", "no line break at the end"])
+    def test_what_somebody_else_has_put_there(self, how: str) -> None:
+        """A broker would not start with a key too short or half a chain, and the operator is stopped by nothing that it reads."""
+        world = World(**self.SPEC)
+        pair = issued(authority(), Subject("x"), BEGIN, 3650)
+        if how == "weak":
+            pair = rsa_pair(bits=1024)
+        elif how == "broken chain":
+            pair = KeyPair(pair.certificate + HALF, pair.key)
+        elif how == "curve of its own":
+            pair = KeyPair(SECT163.certificate, SECT163.key)
+        else:
+            pair = KeyPair(pair.certificate.rstrip(), pair.key.rstrip())
+        world.stranger("Secret", "given", data=encoded({"tls.crt": pair.certificate, "tls.key": pair.key}))
+        for _ in range(4):
+            world.step()
+        is_fine = how == "no line break at the end"
+        assert world.condition("Accepted")[1] == ("Accepted" if is_fine else "CertificateUnusable")
+        assert (NAMES.broker in {name for kind, name in world.objects if kind == "StatefulSet"}) is is_fine
+        if is_fine:
+            assert "-----END PRIVATE KEY-----\n-----BEGIN CERTIFICATE-----\n" in broker_files(world)["internal.pem"]
+
 
 class TestProperties:
     @pytest.mark.parametrize(
@@ -227,6 +290,23 @@ class TestProperties:
         replication = config.security("REPLICATION")
         assert replication.tls is not None and replication.tls.client_auth == "required"
         assert replication.brokers is not None and f"User:CN={NAMES.broker},O=minikafka.dev" in replication.brokers
+
+    def test_a_name_of_a_secret_is_one(self) -> None:
+        """Brokers would get the keys of another namespace."""
+        world = World(listeners={"internal": {"tls": True}})
+        given = {"tls": True, "certificateSecret": {"name": "../../other/secrets/given"}}
+        world.cluster["spec"]["listeners"] = {"internal": given}  # the CRD of an older version let it in
+        world.step()
+        status, reason, message = world.condition("Accepted")
+        assert (status, reason) == ("False", "InvalidSpec")
+        assert message.startswith("spec.listeners.internal.certificateSecret.name")
+
+    def test_a_super_users_name_adds_no_setting(self) -> None:
+        name = "a\nlistener.name.replication.ssl.client.auth=none\\"
+        world = World(authorization={"type": "simple", "superUsers": [name]})
+        world.settle()
+        assert properties(world)["super.users"].endswith(f";User:{name}")
+        assert properties(world)["listener.name.replication.ssl.client.auth"] == "required"
 
     def test_super_users(self) -> None:
         world = World(authorization={"type": "simple", "superUsers": ["admin", "CN=root"]})
@@ -331,9 +411,9 @@ class TestRenewal:
 class TestAuthority:
     TERMS = CertificateAuthority()
 
-    def now(self, keys: Object | None, when: int = 0, asked: str = "") -> Authority:
+    def now(self, keys: Object | None, when: int = 0, asked: str = "", trusted: str = "") -> Authority:
         wanted = Renewal("demo", "cluster-ca", self.TERMS, asked)
-        return authority_now(keys, None, wanted, BEGIN + timedelta(seconds=when))
+        return authority_now(keys, trusted, wanted, BEGIN + timedelta(seconds=when))
 
     @staticmethod
     def kept(found: Authority) -> Object:
@@ -364,22 +444,77 @@ class TestAuthority:
     def test_lost_keys_are_made_anew_and_what_they_signed_is_trusted_for_a_while(self, lost: str) -> None:
         found = self.now(None)
         data = {name: text for name, text in found.data().items() if name != lost}
-        certificates = {"metadata": {}, "data": encoded({"ca.crt": found.trusted(BEGIN)})}
-        wanted = Renewal("demo", "cluster-ca", self.TERMS)
-        made = authority_now({"metadata": {}, "data": encoded(data)}, certificates, wanted, BEGIN)
+        made = self.now({"metadata": {}, "data": encoded(data)}, trusted=found.trusted(BEGIN))
         assert made.signing != found.signing
         assert found.signing.certificate in made.trusted(BEGIN)
+
+    @pytest.mark.parametrize("step", [1, 2, 3])
+    def test_keys_from_a_backup_do_not_make_brokers_strangers(self, step: int) -> None:
+        """Of before the renewal, whichever of its steps is the last: what the last keys have signed is trusted still."""
+        backup = self.kept(self.now(None))
+        found, when = self.now(backup, 1, "1"), 1
+        for _ in range(step - 1):
+            when += GRACE
+            found = self.now(self.kept(found), when, "1", found.trusted(BEGIN))
+        trusted = found.trusted(BEGIN)
+        made = self.now(backup, when, "1", trusted)
+        assert found.signing.certificate in made.trusted(BEGIN)
+        if step > 1:  # else nothing has been signed by the new one yet
+            assert self.now(self.kept(made), when, "1", trusted) == made, "also where it died before brokers had it"
+            over = self.now(self.kept(made), when + GRACE, "1", made.trusted(BEGIN))
+            assert over.trusted(BEGIN) == made.signing.certificate
+
+    def test_what_somebody_else_has_applied_does_not_stay(self) -> None:
+        """The API server takes out only what nobody else owns: with a backup's following CA, no renewal would end."""
+        first = self.now(None)
+        backup = self.kept(self.now(self.kept(first), 1, "1"))
+        over = self.now(self.kept(self.now(backup, 1 + GRACE, "1")), 1 + 2 * GRACE, "1")
+        there = {"metadata": {"annotations": over.annotations()}, "data": {**backup["data"], **self.kept(over)["data"]}}
+        assert authority_in(there) == over and not over.renewing
+        assert over.trusted(BEGIN) != first.trusted(BEGIN)
+
+    def test_what_is_forgotten_does_not_come_back(self) -> None:
+        """The operator died between two writes: the keys' Secret is a step ahead of what brokers trust."""
+        found = self.now(self.kept(self.now(None)), 1, "1")
+        found = self.now(self.kept(found), 1 + GRACE, "1")
+        trusted = found.trusted(BEGIN)
+        over = self.now(self.kept(found), 1 + 2 * GRACE, "1", trusted)
+        again = self.now(self.kept(over), 2 + 2 * GRACE, "1", trusted)
+        assert again == over and again.trusted(BEGIN) == over.signing.certificate != trusted
+
+    @pytest.mark.parametrize("since", [None, "", "yesterday", "2026-01-01T00:00:00", "0000-01-01T00:00:00Z"])
+    def test_a_step_of_which_nobody_knows_when_it_began_begins_now(self, since: str | None) -> None:
+        """Else the new CA would sign before anybody trusts it."""
+        found = self.now(self.kept(self.now(None)), 1, "1")
+        keys = self.kept(found)
+        keys["metadata"]["annotations"].pop(SINCE_ANNOTATION)
+        if since is not None:
+            keys["metadata"]["annotations"][SINCE_ANNOTATION] = since
+        again = self.now(keys, 500, "1")
+        assert (again.signing, again.following) == (found.signing, found.following)
+        assert self.now(self.kept(again), 499 + GRACE, "1") == again
+        assert self.now(self.kept(again), 500 + GRACE, "1").signing == found.following
 
     @pytest.mark.parametrize("garbage", ["", "no PEM", "\x00"])
     def test_garbage_in_its_secret_is_none(self, garbage: str) -> None:
         assert authority_in({"metadata": {}, "data": {"ca.crt": garbage, "ca.key": garbage}}) is None
         assert not matches(KeyPair(garbage, garbage))
 
+    @pytest.mark.parametrize("pair", ["weak", "curve of its own"])
+    def test_one_whom_nobody_believes_is_none(self, pair: str) -> None:
+        """Somebody's own CA, with a key that OpenSSL refuses, or that cannot even be read."""
+        found = rsa_pair(bits=1024, is_authority=True) if pair == "weak" else SECT163
+        assert (
+            authority_in({"metadata": {}, "data": encoded({"ca.crt": found.certificate, "ca.key": found.key})}) is None
+        )
+
     def test_what_signs_nothing_is_no_authority(self) -> None:
         """Somebody has put it into the Secret: a CA of their own would do."""
         signer = authority()
         data = {"ca.crt": signer.certificate, "ca.key": signer.key}
         assert authority_in({"metadata": {}, "data": encoded(data)}) == Authority(signer)
+        data = {"ca.crt": signer.certificate + HALF, "ca.key": signer.key}
+        assert authority_in({"metadata": {}, "data": encoded(data)}) is None, "nobody could trust it"
         leaf = issued(signer, Subject("x"), BEGIN, 1)
         data = {"ca.crt": leaf.certificate, "ca.key": leaf.key}
         assert authority_in({"metadata": {}, "data": encoded(data)}) is None
@@ -402,11 +537,39 @@ class TestServes:
         assert not self.serves(pair, signer, now=BEGIN + timedelta(days=336))
         assert not self.serves(pair, authority())
         assert not self.serves(KeyPair(pair.certificate, signer.key), signer)
+        assert not self.serves(KeyPair(pair.certificate + HALF, pair.key), signer), "brokers would read none of it"
 
     def test_one_that_could_not_be_valid_for_longer_stays(self) -> None:
         """Else it would be made anew at every look in the last days of the CA."""
         signer = authority(days=10)
         assert self.serves(issued(signer, self.SUBJECT, BEGIN, 365), signer)
+
+    def test_an_address_is_the_same_however_it_is_written(self) -> None:
+        """Else it would be made anew at every look."""
+        signer, subject = authority(), Subject("x", hosts=frozenset({"2001:DB8:0::1"}))
+        assert self.serves(issued(signer, subject, BEGIN, 365), signer, subject=subject)
+
+    def test_one_that_was_made_while_the_clock_was_ahead(self) -> None:
+        """Nobody believes it for months; nothing is to be done about it where it is this clock that is behind."""
+        signer = authority()
+        ahead = issued(signer, self.SUBJECT, BEGIN + timedelta(days=200), 365)
+        assert not self.serves(ahead, signer)
+        assert self.serves(ahead, signer, now=BEGIN - timedelta(days=10_000))
+
+    def test_a_long_key_costs_no_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whether its numbers are prime takes OpenSSL ten seconds, in which the operator would lose its Lease."""
+        asked: list[Any] = []
+        load = serialization.load_pem_private_key
+
+        def noted(data: bytes, password: None, **how: Any) -> Any:
+            asked.append(how)
+            return load(data, password, **how)
+
+        monkeypatch.setattr(serialization, "load_pem_private_key", noted)
+        signer = authority()
+        assert self.serves(issued(signer, self.SUBJECT, BEGIN, 365), signer)
+        assert authority_in({"metadata": {}, "data": encoded({"ca.crt": signer.certificate, "ca.key": signer.key})})
+        assert asked and all(how == {"unsafe_skip_rsa_key_validation": True} for how in asked)
 
     def test_no_subject_of_a_user_is_a_brokers(self) -> None:
         assert Subject("demo-broker").principal != Subject("demo-broker", is_ours=True).principal

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from minikafka.client.connection import BrokerConnection, NoAnswer
@@ -94,6 +96,38 @@ def refused(found: Place, security: ClientSecurity) -> str:
     with pytest.raises(NoAnswer) as said, found.admin(security) as admin:
         admin.access(authorized=True)
     return str(said.value)
+
+
+class Refusing:
+    """A connection to a broker that refuses to create ACLs of one kind, and notes what it is asked."""
+
+    def __init__(self, refuses: Permission) -> None:
+        self._refuses = refuses
+        self.asked: list[str] = []
+
+    def request(self, api_key: ApiKey, _: int, values: dict[str, Any]) -> Any:
+        rows = values.get("creations") or values.get("filters") or [{}]
+        permission = rows[0].get("permission_type")
+        self.asked.append(f"{ApiKey(api_key).name} {Permission(permission).name if permission else ''}".strip())
+        refused = "creations" in values and permission == self._refuses
+        row = SimpleNamespace(error_code=44 if refused else 0, error_message="no room")
+        return SimpleNamespace(results=[row], filter_results=[row])
+
+
+@pytest.mark.parametrize("refuses", [Permission.DENY, Permission.ALLOW])
+def test_an_acl_that_is_refused_leaves_no_more_allowed_than_there_should_be(refuses: Permission) -> None:
+    """The store is full, say, when a user's rights are taken away, and its password is changed."""
+    connection = Refusing(refuses)
+    admin = ClusterAdmin.__new__(ClusterAdmin)
+    admin._connection = cast(BrokerConnection, connection)
+    denies = Acl(READS.pattern, READS.entry._replace(permission=Permission.DENY))
+    both = frozenset({READS, denies})
+    with pytest.raises(AdminError, match="POLICY_VIOLATION: no room"):
+        admin.change(AccessChange(created=both, upserted=ALICE, deleted=both))
+    done = ["ALTER_USER_SCRAM_CREDENTIALS", "DELETE_ACLS ALLOW"]
+    if refuses is Permission.ALLOW:
+        done = ["CREATE_ACLS ALLOW", *done, "DELETE_ACLS DENY"]
+    assert connection.asked == ["CREATE_ACLS DENY", *done]
 
 
 @pytest.mark.slow

@@ -13,15 +13,15 @@ from minikafka.client.security import ClientSecurity
 from minikafka.security.acls import Acl, Entry, Operation, Pattern, PatternType, Permission, ResourceType
 from minikafka.security.jaas import parse_for
 from minikafka_kube.api import API_VERSION
-from minikafka_kube.api_server import ApiServer
+from minikafka_kube.api_server import ApiError, ApiServer
 from minikafka_kube.kinds import SECRET, USER, Object
-from minikafka_kube.leadership import Alone
+from minikafka_kube.leadership import Alone, NotLeadingError
 from minikafka_kube.names import RENEW_ANNOTATION, RENEW_CLIENTS_CA_ANNOTATION, USER_FINALIZER
 from minikafka_operator.access import AccessChange, KnownAccess, WantedAccess, change_to, removal
 from minikafka_operator.authorities import texts_in
 from minikafka_operator.certificates import KeyPair, Subject, matches
 from minikafka_operator.cluster_admin import AdminError, in_turn
-from minikafka_operator.user_reconciler import UserReconciler
+from minikafka_operator.user_reconciler import REFUSED_RETRY_SECONDS, UserReconciler
 
 from tests.unit.kube.fake_api_server import FakeApiServer, Killed
 
@@ -168,15 +168,21 @@ class TestPassword:
         assert users.secret("alice")["password"] == after, "an annotation asks once"
         assert users.condition("alice")[1] == "InForce"
 
-    async def test_a_password_that_somebody_has_chosen(self, users: Users) -> None:
+    @pytest.mark.parametrize(
+        "chosen",
+        ['quo"te\\', "from a file\n", "\r\n", "\\n", "ä\0;", "x" * 100_000],
+        ids=["quotes", "line", "return", "backslash", "zero", "long"],
+    )
+    async def test_a_password_that_somebody_has_chosen(self, users: Users, chosen: str) -> None:
         users.apply("alice", **SCRAM)
         await users.looks()
-        chosen = 'quo"te\\'
         users.server.objects[SECRET.name, "alice"]["data"]["password"] = b64encode(chosen.encode()).decode()
         users.server.touch(SECRET, "alice")
         await users.looks()
         assert users.brokers.passwords == {"alice": chosen}
-        assert parse_for("SCRAM-SHA-512", users.secret("alice")["sasl.jaas.config"]).password == chosen
+        written = users.secret("alice")["sasl.jaas.config"]
+        assert parse_for("SCRAM-SHA-512", written).password == chosen
+        assert not {"\n", "\r"} & set(written), "Java ends a text in quotation marks at a line break"
 
     async def test_what_somebody_has_removed_from_the_cluster_comes_back(self, users: Users) -> None:
         users.apply("alice", **SCRAM, authorization={"type": "simple", "acls": [READS]})
@@ -257,6 +263,19 @@ class TestGoing:
         users.brokers.silent = ""
         await users.looks()
         assert not users.brokers.passwords and (USER.name, "alice") not in users.server.objects
+
+    async def test_it_is_told_that_there_is_no_ca_to_come_with(self, users: Users) -> None:
+        """Somebody has taken the CA's Secret away from the cluster, which is told of it; the user waits, and says so."""
+        users.apply("alice", **SCRAM)
+        await users.looks()
+        owners = users.world.objects["Secret", "demo-clients-ca"]["metadata"].pop("ownerReferences")
+        users.server.remove(USER, "alice")
+        await users.looks()
+        says = "brokers cannot be asked: the cluster's CAs are not there; see the cluster's condition Accepted"
+        assert users.condition("alice") == ("Unknown", "WaitingForBrokers", says)
+        users.world.objects["Secret", "demo-clients-ca"]["metadata"]["ownerReferences"] = owners
+        await users.looks()
+        assert (USER.name, "alice") not in users.server.objects
 
     async def test_not_for_those_of_a_cluster_that_goes(self, users: Users) -> None:
         users.apply("alice", **SCRAM)
@@ -404,6 +423,84 @@ class TestRefused:
         users.edit("alice", authorization={"type": "simple", "acls": [READS]})
         await users.looks()
         assert users.condition("alice")[:2] == ("Unknown", "WaitingForBrokers")
+
+    async def test_what_the_api_server_refuses_of_one_user_is_told_and_stops_no_other(self, users: Users) -> None:
+        """A quota for Secrets, say. Whoever may make users in a namespace must not keep the others' from being looked after."""
+        users.apply("alice", **SCRAM)
+        await users.looks()
+        users.apply("a-new-one", **SCRAM)
+        users.server.refuses["Secret"] = ApiError(403, "Forbidden", "exceeded quota: secrets")
+        users.annotate("alice", "1")
+        before = users.secret("alice")["password"]
+        await users.looks()
+        says = "the API server refuses Secret a-new-one: exceeded quota: secrets"
+        assert users.condition("a-new-one") == ("False", "Refused", says)
+        assert users.condition("alice")[0] == "True" and users.brokers.passwords["alice"] != before
+        assert await users.reconciler.reconcile(users.world.observed()) == REFUSED_RETRY_SECONDS
+        users.server.refuses.clear()
+        await users.looks()
+        assert users.condition("a-new-one")[0] == "True"
+
+    async def test_a_secret_that_cannot_be_changed(self, users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Somebody has set ``immutable``; it must neither be tried without end nor be kept from whoever looks at the user."""
+        users.apply("alice", **SCRAM)
+        await users.looks()
+        before = dict(users.brokers.passwords)
+
+        async def patch(*_: object) -> Object:
+            raise ApiError(422, "Invalid", "data: Forbidden: field is immutable when `immutable` is set")
+
+        monkeypatch.setattr(users.server, "patch", patch)
+        users.annotate("alice", "1")
+        await users.looks()
+        status, reason, message = users.condition("alice")
+        assert (status, reason) == ("False", "Refused")
+        assert message.startswith("the API server refuses Secret alice: data: Forbidden: field is immutable")
+        assert users.brokers.passwords == before
+        users.server.remove(SECRET, "alice")
+        await users.looks()
+        assert users.condition("alice")[0] == "True" and users.brokers.passwords != before
+
+    @pytest.mark.parametrize("code", [403, 404])
+    async def test_an_operator_without_rights_on_users_goes_on(
+        self, users: Users, monkeypatch: pytest.MonkeyPatch, code: int
+    ) -> None:
+        """With ``rbac.create=false`` its Role may be one of a version that had none."""
+
+        async def find_all(*_: object, **__: object) -> list[Object]:
+            raise ApiError(code, "", "minikafkausers.minikafka.dev is forbidden")
+
+        monkeypatch.setattr(users.server, "find_all", find_all)
+        assert await users.reconciler.reconcile(users.world.observed()) is None
+        assert not await users.reconciler.without_cluster("ns", "demo")
+
+    async def test_a_name_that_is_too_long_for_a_certificate(self, users: Users) -> None:
+        """The CRD of another version has let it in; others' certificates are made all the same."""
+        users.apply("a" * 65, **CERTIFICATE)
+        users.apply("bob", **CERTIFICATE)
+        await users.looks()
+        assert users.condition("a" * 65)[:2] == ("False", "InvalidSpec")
+        assert users.condition("bob")[0] == "True"
+
+    async def test_nothing_is_told_by_an_operator_that_leads_no_more(self, users: Users) -> None:
+        """It was stopped for a while in the middle: a password of yesterday must not follow today's."""
+
+        class Led(Alone):
+            asked = 0
+
+            def require(self) -> None:
+                self.asked += 1
+                if self.asked > 1:
+                    raise NotLeadingError("another operator may lead by now")
+
+        for name in ("alice", "bob"):
+            users.apply(name, **SCRAM)
+        await users.looks(2)
+        server = cast(ApiServer, users.server)
+        users.reconciler = UserReconciler(server, lambda: users.world.now, Led(), users.brokers.open)
+        with pytest.raises(NotLeadingError):
+            await users.looks(1)
+        assert set(users.brokers.passwords) == {"alice"}
 
     async def test_a_paused_cluster_is_left_alone(self) -> None:
         users = Users(**BOTH)
