@@ -16,6 +16,8 @@ from minikafka.telemetry.marked_page import replaced
 
 from tools.generated import ROOT, TABLE, Producer, bring_up_to_date
 
+MEASURED = {"docs/internals/specification.md"}
+"""Pages whose marked parts are what a run of `make spec` found."""
 BEGIN, END = "<!-- begin rows: written by a command, do not edit -->", "<!-- end rows -->"
 
 
@@ -91,4 +93,4 @@ def test_the_table_has_every_file_that_is_generated() -> None:
     marked = {
         str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md") if "<!-- begin " in path.read_text()
     }
-    assert marked == parts
+    assert marked == parts | MEASURED
