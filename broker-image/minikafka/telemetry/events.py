@@ -37,6 +37,7 @@ FIELDS: Mapping[str, Field] = {
     "controller_epoch": Field("int", "epoch of the controller"),
     "broker_epoch": Field("int", "epoch of the broker's registration"),
     "crc": Field("int", "checksum of the batch"),
+    "entity": Field("str", "whose quotas, as client-id=app,user=alice"),
     "error": Field("str", "Kafka's name of the error, or the system's"),
     "from_offset": Field("int", "log end offset, or log start offset, before"),
     "generation": Field("int", "generation of the group"),
@@ -147,6 +148,8 @@ EVENTS: Mapping[str, EventDeclaration] = {
     ),
     "credential_set": EventDeclaration("A user got a SCRAM credential, or another.", ("principal", "mechanism")),
     "credential_removed": EventDeclaration("A user's SCRAM credential was removed.", ("principal", "mechanism")),
+    "quota_set": EventDeclaration("An entity got a quota, or another.", ("entity", "key", "value", "previous")),
+    "quota_removed": EventDeclaration("An entity's quota was removed.", ("entity", "key", "previous")),
     "leader_elected": EventDeclaration(
         "A partition got a leader. clean=false: from outside the ISR, acknowledged records may be lost.",
         ("leader", "previous_leader", "leader_epoch", "partition_epoch", "isr", "clean", "reason"),

@@ -67,8 +67,10 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[ApiKey, int]
 
 
 async def has_something_to_tell(broker: Broker) -> None:
-    """A record of an idempotent producer, a user, an ACL, and a group with a static member."""
+    """A record of an idempotent producer, a user with a quota, an ACL, and a group with a static member."""
     broker.metadata.image.apply(f"acl/TOPIC/LITERAL/{TOPIC}", [["User:u", "*", "READ", "ALLOW"]])
+    quota = {"entity": {"user": TOPIC}, "values": {"consumer_byte_rate": 1000.0}}
+    broker.metadata.image.apply(f"quota/user={TOPIC}", quota)
     credential = credential_of("SCRAM-SHA-256", "password", salt=b"salt").to_json()
     broker.metadata.image.apply(f"scram/SCRAM-SHA-256/{TOPIC}", credential)
     await until(lambda: broker.replicas.get(TOPIC, 0).leader is not None)
