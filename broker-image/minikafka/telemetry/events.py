@@ -33,6 +33,7 @@ FIELDS: Mapping[str, Field] = {
     "bytes": Field("int", "bytes that are there"),
     "clean": Field("bool", "whether it went the safe way"),
     "component": Field("str", "part of the broker concerned"),
+    "client_id": Field("str", "the client's id, as it says itself"),
     "cluster_id": Field("str", "id of the cluster"),
     "controller_epoch": Field("int", "epoch of the controller"),
     "broker_epoch": Field("int", "epoch of the broker's registration"),
@@ -75,6 +76,7 @@ FIELDS: Mapping[str, Field] = {
     "silent_ms": Field("int", "milliseconds since the last heartbeat"),
     "start_offset": Field("int", "first offset of the leader epoch"),
     "target": Field("int", "broker concerned"),
+    "throttle_ms": Field("int", "milliseconds that the client has to wait"),
     "to_offset": Field("int", "the same afterwards"),
     "topic_id": Field("str", "the topic's UUID"),
     "truncated_bytes": Field("int", "bytes cut off as torn or garbage"),
@@ -122,6 +124,18 @@ EVENTS: Mapping[str, EventDeclaration] = {
     "authorization_denied": EventDeclaration(
         "A client asked for what ACLs do not allow it. The same once a minute; of all at most a hundred a minute.",
         ("principal", "address", "operation", "resource", "request"),
+    ),
+    "connection_refused": EventDeclaration(
+        "A connection was closed at once, for there are or were too many (key). At most a hundred a minute.",
+        ("address", "listener", "key"),
+    ),
+    "connection_cut": EventDeclaration(
+        "A connection was closed for a limit (key). At most a hundred a minute.",
+        ("principal", "address", "listener", "key"),
+    ),
+    "client_throttled": EventDeclaration(
+        "A client has exceeded a quota (key) and has to wait. The same once a minute; of all at most a hundred a minute.",
+        ("principal", "client_id", "key", "throttle_ms"),
     ),
     "certificates_renewed": EventDeclaration(
         "The files of a listener's certificates have changed; new connections use what is in them now.", ("listener",)

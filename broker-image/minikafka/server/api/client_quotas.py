@@ -16,7 +16,7 @@ from minikafka.server.api.spec import ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 DESCRIBE = ApiSpec(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1)
 ALTER = ApiSpec(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, controller_only=True)
