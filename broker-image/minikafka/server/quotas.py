@@ -170,6 +170,10 @@ class ClientQuotas:
         used = self._used_by(client, CONSUMER_BYTE_RATE)
         return None if used is None else int(used.limit * (self._samples - 1) * self._window)
 
+    def spent(self, client: QuotaUser, seconds: float) -> None:
+        """Count the time that sending an answer took; nobody waits for it before the next request."""
+        self._recorded(client, REQUEST_PERCENTAGE, seconds * 100)
+
     def requested(self, client: QuotaUser, seconds: float) -> int:
         """Count the time that any other request took; the milliseconds to wait."""
         return self._throttled(client, {REQUEST_PERCENTAGE: self._time(client, seconds)})

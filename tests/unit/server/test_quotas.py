@@ -121,6 +121,13 @@ class TestFetch:
         assert desk.quotas.fetched(ALICE, 5, 0.105) == (500, False)
 
 
+def test_sending_takes_time_too() -> None:
+    desk = Desk(request_percentage=1.0)
+    desk.quotas.spent(ALICE, 0.15)
+    assert desk.quotas.requested(ALICE, 0.0) == 1000
+    assert desk.quotas.requested(BOB, 0.0) == 0
+
+
 class TestMutations:
     def test_beyond_the_burst_it_is_refused(self) -> None:
         """Once there is a debt: the request that makes it goes through, whole."""

@@ -7,6 +7,7 @@ only one may wait, and one timer follows its deadline. Only the inter-broker lis
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -166,7 +167,7 @@ def _answer(
     """`total`: bytes of records in the answer."""
     if denied:
         topics = [*topics, *denied]
-    throttle_ms = 0
+    throttle_ms, client = 0, None
     if connection.broker.metadata.image.quotas.is_set and request.replica_id < 0:
         client = ClientIdentity(connection.principal, header.client_id or "")
         throttle_ms, goes_out = connection.broker.quotas.fetched(client, total, slot.handled_seconds)
@@ -181,7 +182,10 @@ def _answer(
         stats.failed_fetch += 1
         connection.count_errors(SPEC.key, [data.error for data in failed])
     endpoints = connection.new_leaders(failed) if failed and header.api_version >= NEW_LEADER_VERSION else None
+    began = 0.0 if client is None else time.perf_counter()
     connection.answer(
         slot,
         codec.encode_fetch_response(header.api_version, header.correlation_id, topics, 0, endpoints, throttle_ms),
     )
+    if client is not None:
+        connection.broker.quotas.spent(client, time.perf_counter() - began)

@@ -27,7 +27,7 @@ APIS: Mapping[ApiKey, str] = {
     ApiKey.VOTE: _NO_RAFT,
     ApiKey.BEGIN_QUORUM_EPOCH: _NO_RAFT,
     ApiKey.END_QUORUM_EPOCH: _NO_RAFT,
-    ApiKey.ENVELOPE: "requests for the controller are passed on as they are: they come from no user",
+    ApiKey.ENVELOPE: "requests for the controller are passed on as they are; the client id says whose, where quotas count",
     ApiKey.FETCH_SNAPSHOT: _NO_RAFT,
     ApiKey.DESCRIBE_TRANSACTIONS: NO_TRANSACTIONS,
     ApiKey.ALLOCATE_PRODUCER_IDS: "brokers take blocks of producer ids from the cluster store",

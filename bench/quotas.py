@@ -1,0 +1,220 @@
+"""Whether quotas hold, and what they cost where there are none: one broker as a process, one quota after the other.
+
+python -m bench.quotas [--seconds 40]
+
+Each quota is set as Kafka's tool sets it, a client uses as much as it can, and what the broker has counted is held against the
+quota. What a client may save up (ten seconds of a rate, eleven of changes) is used up before the measurement begins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import re
+import socket
+import sys
+import tempfile
+import threading
+import time
+import timeit
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from confluent_kafka import Producer
+from minikafka.client.connection import BrokerConnection, NoAnswer
+from minikafka.config import BrokerConfig
+from minikafka.local.cluster import LocalCluster
+from minikafka.local.ports import HOST, free_base_port
+from minikafka.metadata.image import ClusterImage
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.errors import ErrorCode
+from minikafka.server.quotas import ClientIdentity, ClientQuotas
+from minikafka.telemetry.stats import BrokerStats
+
+from tests.interop.raw_client import record_batch
+
+CLIENT_ID = "bench"
+TOLERANCE = 0.05
+WARM_SECONDS = 15.0
+"""Longer than the window, of which the first part is free."""
+
+BYTES_A_SECOND = 2_000_000
+CHANGES_A_SECOND = 5
+CONNECTIONS_A_SECOND = 20
+PERCENT = 5
+
+REFUSED_SECONDS_MAX = 60.0
+
+Load = Callable[[threading.Event], None]
+
+
+class Quotas:
+    """One broker whose clients have quotas."""
+
+    def __init__(self, cluster: LocalCluster, seconds: float) -> None:
+        self.cluster = cluster
+        self.seconds = seconds
+        host, _, port = cluster.bootstrap.partition(",")[0].rpartition(":")
+        self.address = (host, int(port))
+
+    def client(self, **more: Any) -> dict[str, Any]:
+        return {"bootstrap.servers": self.cluster.bootstrap, "client.id": CLIENT_ID, "log_level": 0, **more}
+
+    def ask(self, key: ApiKey, version: int, values: Mapping[str, Any]) -> Any:
+        deadline = time.monotonic() + REFUSED_SECONDS_MAX
+        while True:
+            try:
+                with BrokerConnection(*self.address, 60) as connection:
+                    return connection.request(key, version, values)
+            except NoAnswer:  # this address may have made as many connections as it may
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(1)
+
+    @contextmanager
+    def limited(self, key: str, value: float, **entity: str) -> Iterator[None]:
+        """With a quota, by which nobody is limited before and after."""
+        for remove in (False, True):
+            parts = [{"entity_type": kind, "entity_name": name} for kind, name in entity.items()]
+            entry = {"entity": parts, "ops": [{"key": key, "value": value, "remove": remove}]}
+            answer = self.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, {"entries": [entry], "validate_only": False})
+            assert all(each.error_code == ErrorCode.NONE for each in answer.entries), answer
+            if not remove:
+                yield
+
+    def counted(self, metric: str) -> float:
+        """What the broker has counted until now."""
+        page = urllib.request.urlopen(f"http://{HOST}:{self.cluster.broker(1).metrics_port}/metrics", timeout=60)
+        found = re.search(rf"^{re.escape(metric)} (\S+)$", page.read().decode(), re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    def measure(self, metric: str, load: Load) -> float:
+        """What is counted a second under a load that never rests."""
+        stop = threading.Event()
+        thread = threading.Thread(target=load, args=(stop,), daemon=True)
+        thread.start()
+        time.sleep(WARM_SECONDS)
+        began, before = time.monotonic(), self.counted(metric)
+        time.sleep(self.seconds)
+        rate = (self.counted(metric) - before) / (time.monotonic() - began)
+        stop.set()
+        thread.join(60)
+        return rate
+
+    # -- loads ------------------------------------------------------------------------------------------------------------
+
+    def produce(self, stop: threading.Event) -> None:
+        producer = Producer(self.client(**{"linger.ms": 5, "queue.buffering.max.kbytes": 4096}))
+        record = os.urandom(10_000)
+        while not stop.is_set():
+            try:
+                producer.produce("t", record)
+            except BufferError:
+                producer.poll(0.05)
+        producer.purge()
+
+    def produce_raw(self, stop: threading.Event) -> None:
+        topic = {"name": "t", "partition_data": [{"index": 0, "records": record_batch([os.urandom(50_000)])}]}
+        request = {"transactional_id": None, "acks": 1, "timeout": 30_000, "topic_data": [topic]}
+        with BrokerConnection(*self.address, 60) as connection:
+            while not stop.is_set():
+                connection.request(ApiKey.PRODUCE, 9, request)
+
+    def fetch_raw(self, stop: threading.Event) -> None:
+        part = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "partition_max_bytes": 200_000}
+        request = {"replica_id": -1, "max_wait": 100, "min_bytes": 1, "max_bytes": 200_000, "session_epoch": -1,
+                   "topics": [{"topic": "t", "partitions": [part]}], "rack_id": ""}  # fmt: skip
+        with BrokerConnection(*self.address, 60) as connection:
+            while not stop.is_set():
+                connection.request(ApiKey.FETCH, 11, request)
+
+    def create_topics(self, stop: threading.Event) -> None:
+        names = (f"made-{number}" for number in itertools.count())
+        with BrokerConnection(*self.address, 60) as connection:
+            while not stop.is_set():
+                row = {"name": next(names), "num_partitions": 1, "replication_factor": 1}
+                connection.request(ApiKey.CREATE_TOPICS, 7, {"topics": [row], "timeout": 5000, "validate_only": False})
+
+    def connect(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            with socket.create_connection(self.address) as connection:
+                connection.settimeout(0.01)
+                try:
+                    connection.recv(1)
+                except OSError:  # it was accepted, and nothing is said, or it was refused with a reset
+                    pass
+
+
+def held(quotas: Quotas) -> Iterator[tuple[str, float, float]]:
+    """(quota, what it allows, what was counted) of each."""
+    mine, raw = {"client-id": CLIENT_ID}, {"client-id": "minikafka-cli"}
+    with quotas.limited("producer_byte_rate", BYTES_A_SECOND, **mine):
+        metric = 'minikafka_request_bytes_total{api="Produce"}'
+        yield "producer_byte_rate", BYTES_A_SECOND, quotas.measure(metric, quotas.produce)
+    with quotas.limited("consumer_byte_rate", BYTES_A_SECOND, **raw):
+        yield "consumer_byte_rate", BYTES_A_SECOND, quotas.measure("minikafka_bytes_out_total", quotas.fetch_raw)
+    with quotas.limited("request_percentage", PERCENT, **raw):
+        metric = "minikafka_request_handler_busy_seconds_total"
+        yield "request_percentage", PERCENT, 100 * quotas.measure(metric, quotas.produce_raw)
+    with quotas.limited("controller_mutation_rate", CHANGES_A_SECOND, **raw):
+        metric = "minikafka_partitions"
+        yield "controller_mutation_rate", CHANGES_A_SECOND, quotas.measure(metric, quotas.create_topics)
+    with quotas.limited("connection_creation_rate", CONNECTIONS_A_SECOND, ip=HOST):
+        metric = "minikafka_connections_accepted_total"
+        yield "connection_creation_rate", CONNECTIONS_A_SECOND, quotas.measure(metric, quotas.connect)
+
+
+def nanoseconds(work: Callable[[], object], count: int = 1_000_000) -> float:
+    """Of one call, at best, without the call's own cost."""
+    empty = min(timeit.repeat(lambda: None, number=count, repeat=5))
+    return (min(timeit.repeat(work, number=count, repeat=5)) - empty) * 1e9 / count
+
+
+def costs() -> Iterator[tuple[str, float]]:
+    """Nanoseconds a request: where no quota is set, where one is and not for this client, and where it is."""
+    image = ClusterImage("bench")
+    broker = SimpleNamespace(metadata=SimpleNamespace(image=image))
+    connection = SimpleNamespace(broker=broker)
+    yield "no quota is set", nanoseconds(lambda: connection.broker.metadata.image.quotas.is_set)
+    config = BrokerConfig.from_properties({"node.id": "1", "minikafka.metadata.store": "memory"})
+    metadata: Any = broker.metadata
+    quotas = ClientQuotas(config, metadata, BrokerStats(), lambda *_, **__: None, time.monotonic)
+    who = ClientIdentity("User:alice", CLIENT_ID)
+    image.apply("quota/user=bob", {"entity": {"user": "bob"}, "values": {"producer_byte_rate": 1e12}})
+    yield "only another client has one", nanoseconds(lambda: quotas.produced(who, 100, 1e-9), 100_000)
+    image.apply("quota/user=alice", {"entity": {"user": "alice"}, "values": {"producer_byte_rate": 1e12}})
+    yield "the client has one", nanoseconds(lambda: quotas.produced(who, 100, 1e-9), 100_000)
+
+
+def main() -> int:
+    """The command of the module's docstring."""
+    parser = argparse.ArgumentParser(description="whether quotas hold, and what they cost")
+    parser.add_argument("--seconds", type=float, default=40.0)
+    args = parser.parse_args()
+    for what, cost in costs():
+        print(f"{what}: {cost:.0f} ns a request")
+    missed = []
+    with tempfile.TemporaryDirectory() as folder:
+        cluster = LocalCluster(Path(folder) / "data")
+        cluster.up(1, free_base_port(1), {"max.connections": "1000"})
+        try:
+            quotas = Quotas(cluster, args.seconds)
+            row = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+            quotas.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [row], "timeout": 5000, "validate_only": False})
+            for quota, allowed, counted in held(quotas):
+                off = counted / allowed - 1
+                print(f"{quota}: {counted:,.1f} a second of {allowed:,} ({off:+.1%})", flush=True)
+                if abs(off) > TOLERANCE:
+                    missed.append(quota)
+        finally:
+            cluster.down()
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
