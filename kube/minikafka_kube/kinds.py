@@ -31,8 +31,10 @@ class Kind:
 
 CLUSTER: Final = Kind(API_VERSION, "MiniKafkaCluster", "minikafkaclusters")
 TOPIC: Final = Kind(API_VERSION, "MiniKafkaTopic", "minikafkatopics")
+USER: Final = Kind(API_VERSION, "MiniKafkaUser", "minikafkausers")
 EXPERIMENT: Final = Kind(API_VERSION, "ChaosExperiment", "chaosexperiments")
 CONFIG_MAP: Final = Kind("v1", "ConfigMap", "configmaps")
+SECRET: Final = Kind("v1", "Secret", "secrets")
 SERVICE: Final = Kind("v1", "Service", "services")
 SERVICE_ACCOUNT: Final = Kind("v1", "ServiceAccount", "serviceaccounts")
 POD: Final = Kind("v1", "Pod", "pods")

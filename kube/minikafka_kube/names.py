@@ -25,9 +25,20 @@ ACCOUNT_ANNOTATION: Final = f"{GROUP}/service-account"
 """On pods: uid of the ServiceAccount they were made with. Their token is of that one, and refused when it is gone."""
 RACK_ANNOTATION: Final = f"{GROUP}/rack"
 """On pods: the rack, put there by the operator once the pod's node is known."""
+RENEW_CLUSTER_CA_ANNOTATION: Final = f"{GROUP}/renew-cluster-ca"
+"""On a MiniKafkaCluster: any value that is not the last one asks for a new cluster CA."""
+RENEW_CLIENTS_CA_ANNOTATION: Final = f"{GROUP}/renew-clients-ca"
+"""On a MiniKafkaCluster: the same for the clients CA."""
+RENEW_ANNOTATION: Final = f"{GROUP}/renew"
+"""On a MiniKafkaUser: the same for a new password or certificate."""
+RENEWED_ANNOTATION: Final = f"{GROUP}/renewed"
+"""On a Secret: the value of the annotation that asked for what is in it."""
+SINCE_ANNOTATION: Final = f"{GROUP}/since"
+"""On the Secret of a CA: since when its renewal is where it is."""
 
 CLUSTER_FINALIZER: Final = f"{GROUP}/cluster"
 TOPIC_FINALIZER: Final = f"{GROUP}/topic"
+USER_FINALIZER: Final = f"{GROUP}/user"
 
 CLIENT_PORT: Final = 9092
 REPLICATION_PORT: Final = 9091
@@ -41,6 +52,7 @@ RACK_CONTAINER: Final = "rack"
 AGENT_CONTAINER: Final = "chaos-agent"
 
 CONFIG_PATH: Final = "/etc/minikafka"
+CERTIFICATES_PATH: Final = "/etc/minikafka-certificates"
 POD_PATH: Final = "/etc/minikafka-pod"
 DATA_PATH: Final = "/var/lib/minikafka/data"
 LOG_PATH: Final = f"{DATA_PATH}/log"
@@ -51,6 +63,7 @@ CHAOS_PATH: Final = "/var/lib/minikafka/chaos"
 DATA_VOLUME: Final = "data"
 EVENTS_VOLUME: Final = "events"
 CHAOS_VOLUME: Final = "chaos"
+CERTIFICATES_VOLUME: Final = "certificates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +127,42 @@ class Names:
         return f"{self.pod(broker_id)}.properties"
 
     @property
+    def cluster_ca(self) -> str:
+        """The Secret with the keys of the CA that signs brokers' certificates."""
+        return f"{self.cluster}-cluster-ca"
+
+    @property
+    def cluster_ca_cert(self) -> str:
+        """The Secret with its certificates: what clients trust."""
+        return f"{self.cluster}-cluster-ca-cert"
+
+    @property
+    def clients_ca(self) -> str:
+        """The Secret with the keys of the CA that signs clients' certificates."""
+        return f"{self.cluster}-clients-ca"
+
+    @property
+    def clients_ca_cert(self) -> str:
+        """The Secret with its certificates: what brokers trust."""
+        return f"{self.cluster}-clients-ca-cert"
+
+    @property
+    def broker_certificates(self) -> str:
+        """The Secret with the brokers' keys and certificates, and with what they trust."""
+        return f"{self.cluster}-broker-certs"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """All Secrets that the operator makes for a cluster."""
+        return (
+            self.cluster_ca,
+            self.cluster_ca_cert,
+            self.clients_ca,
+            self.clients_ca_cert,
+            self.broker_certificates,
+        )
+
+    @property
     def metadata(self) -> str:
         """The ConfigMap in which brokers keep the cluster's metadata. Theirs, not the operator's."""
         return f"{self.cluster}-metadata"
@@ -131,7 +180,12 @@ class Names:
     @property
     def bootstrap_internal_address(self) -> str:
         """``bootstrap.servers`` inside the Kubernetes cluster."""
-        return f"{self.bootstrap}.{self.namespace}.svc:{CLIENT_PORT}"
+        return f"{self.bootstrap_host}:{CLIENT_PORT}"
+
+    @property
+    def bootstrap_host(self) -> str:
+        """The DNS name of the Service that clients inside start from."""
+        return f"{self.bootstrap}.{self.namespace}.svc"
 
     def pod_host(self, broker_id: int) -> str:
         """The DNS name of a broker's pod."""

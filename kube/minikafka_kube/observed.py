@@ -327,6 +327,11 @@ class Pod:
         return {}
 
     @property
+    def ip(self) -> str:
+        """Its own address; empty while it has none."""
+        return str(self._status.get("podIP") or "")
+
+    @property
     def _status(self) -> Mapping[str, Any]:
         return self.thing.get("status") or {}
 

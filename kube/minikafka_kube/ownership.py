@@ -5,6 +5,7 @@ object                                      it is this cluster's when
 ==========================================  =========================================================================
 what the operator makes                     it has the operator's labels, and its controller (owner reference with
                                             ``controller: true``) is the MiniKafkaCluster of this uid
+a user's Secret                             it has the labels, and its controller is the MiniKafkaUser of this uid
 pod                                         it has the labels, and its controller is the cluster's StatefulSet
 claim                                       it has the labels and a name that the StatefulSet gives; claims outlive their
                                             cluster, so they have no owner
@@ -24,12 +25,12 @@ from enum import Enum
 from typing import Any
 
 from minikafka_kube.api import GROUP
-from minikafka_kube.kinds import CLUSTER, STATEFUL_SET, Object
+from minikafka_kube.kinds import CLUSTER, STATEFUL_SET, USER, Kind, Object
 from minikafka_kube.names import CLUSTER_LABEL, MANAGED_BY_LABEL, MANAGER, Names
 
 
 class Standing(Enum):
-    """What an object is to a cluster."""
+    """What an object is to a cluster, or a Secret to a user."""
 
     OURS = "ours"
     EARLIER = "of an earlier cluster of this name"
@@ -39,13 +40,22 @@ class Standing(Enum):
 
 def standing(thing: Object, names: Names, uid: str) -> Standing:
     """Judge whose an object is that the operator makes."""
+    return _standing(thing, names, CLUSTER, names.cluster, uid)
+
+
+def standing_to_user(secret: Object, names: Names, user: Object) -> Standing:
+    """Judge whose a Secret is that has the name of a user's."""
+    return _standing(secret, names, USER, user["metadata"]["name"], user["metadata"]["uid"])
+
+
+def _standing(thing: Object, names: Names, kind: Kind, name: str, uid: str) -> Standing:
     owner = controller_of(thing)
-    if not has_labels(thing, names) or owner.get("kind") != CLUSTER.name:
+    if not has_labels(thing, names) or owner.get("kind") != kind.name:
         return Standing.FOREIGN
     if owner.get("uid") == uid:
         return Standing.OURS
     group = str(owner.get("apiVersion")).partition("/")[0]
-    same_name = owner.get("name") == names.cluster and group == GROUP
+    same_name = owner.get("name") == name and group == GROUP
     return Standing.EARLIER if same_name else Standing.FOREIGN
 
 

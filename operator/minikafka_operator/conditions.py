@@ -78,6 +78,7 @@ class ClusterReason(StrEnum):
     ACCEPTED = "Accepted"
     INVALID_SPEC = "InvalidSpec"
     INVALID_CONFIG = "InvalidConfig"
+    CERTIFICATE_UNUSABLE = "CertificateUnusable"
     OBJECT_REFUSED = "ObjectRefused"
     OBJECT_CONFLICT = "ObjectConflict"
     RACK_UNKNOWN = "RackUnknown"
@@ -89,3 +90,18 @@ class TopicReason(StrEnum):
 
     CLUSTER_NOT_FOUND = "ClusterNotFound"
     WAITING_FOR_BROKERS = "WaitingForBrokers"
+
+
+class UserReason(StrEnum):
+    """Why the condition Ready of a MiniKafkaUser is as it is."""
+
+    IN_FORCE = "InForce"
+    CLUSTER_NOT_FOUND = "ClusterNotFound"
+    WAITING_FOR_CLUSTER = "WaitingForCluster"
+    WAITING_FOR_BROKERS = "WaitingForBrokers"
+    AUTHENTICATION_DISABLED = "AuthenticationDisabled"
+    AUTHORIZATION_DISABLED = "AuthorizationDisabled"
+    DUPLICATE = "Duplicate"
+    OBJECT_CONFLICT = "ObjectConflict"
+    INVALID_SPEC = "InvalidSpec"
+    REFUSED = "Refused"

@@ -11,6 +11,7 @@ from minikafka_kube.crds import by_file, column, definition
 
 from minikafka_operator.api.cluster import Cluster
 from minikafka_operator.api.topic import Topic
+from minikafka_operator.api.user import User
 
 MODELS: Final = "operator/minikafka_operator/api"
 
@@ -69,6 +70,25 @@ def topic_definition() -> dict[str, Any]:
     )
 
 
+def user_definition() -> dict[str, Any]:
+    """The CRD of MiniKafkaUser."""
+    return definition(
+        "MiniKafkaUser",
+        "minikafkausers",
+        "mku",
+        User,
+        [
+            column("Cluster", ".spec.clusterRef.name"),
+            column("Authentication", ".spec.authentication.type"),
+            column("User", ".status.userName", description="As whom brokers know it"),
+            _READY,
+            column("Reason", '.status.conditions[?(@.type=="Ready")].reason'),
+            _AGE,
+        ],
+        selectable=[".spec.clusterRef.name"],
+    )
+
+
 def documents() -> dict[str, dict[str, Any]]:
     """The CRDs by file name."""
-    return by_file(cluster_definition(), topic_definition())
+    return by_file(cluster_definition(), topic_definition(), user_definition())

@@ -9,7 +9,8 @@ from minikafka_kube.kinds import SERVICE, Object
 from minikafka_kube.names import EXTERNAL_PORT
 from minikafka_kube.observed import ObservedCluster
 
-from minikafka_operator.api.cluster import ClusterSpec, External, ExternalType
+from minikafka_operator.api.cluster import ClusterSpec
+from minikafka_operator.api.listeners import External, ExternalType
 from minikafka_operator.properties import Address
 
 NODE_ADDRESS = "${env:HOST_IP}"

@@ -18,10 +18,12 @@ from minikafka_kube.kinds import (
     POD,
     ROLE,
     ROLE_BINDING,
+    SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
     STATEFUL_SET,
     TOPIC,
+    USER,
     Kind,
 )
 from minikafka_kube.loops import Loops
@@ -29,7 +31,7 @@ from minikafka_kube.names import CLUSTER_LABEL, COMPONENT_LABEL, MANAGED_BY_LABE
 
 from minikafka_operator.objects import CONFIG_COMPONENT
 
-_PARTS: Final = (STATEFUL_SET, POD, CLAIM, SERVICE, BUDGET, NETWORK_POLICY, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)
+_PARTS: Final = (STATEFUL_SET, POD, CLAIM, SERVICE, BUDGET, NETWORK_POLICY, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, SECRET)
 
 logger = logging.getLogger(__name__)
 
@@ -41,15 +43,16 @@ def registry(loops: Loops) -> kopf.OperatorRegistry:
     async def cluster_event(namespace: str | None, name: str | None, **_: Any) -> None:
         loops.seen(str(namespace), str(name))
 
-    async def topic_event(namespace: str | None, spec: Mapping[str, Any], **_: Any) -> None:
-        # Also of a cluster that is not there: the topic is to be told.
+    async def member_event(namespace: str | None, spec: Mapping[str, Any], **_: Any) -> None:
+        # Of a topic or a user, also of a cluster that is not there: it is to be told.
         loops.seen(str(namespace), str((spec.get("clusterRef") or {}).get("name")))
 
     async def part_event(namespace: str | None, labels: Mapping[str, str], **_: Any) -> None:
         loops.wake(str(namespace), labels.get(CLUSTER_LABEL, ""))
 
     _on_event(made, CLUSTER, cluster_event)
-    _on_event(made, TOPIC, topic_event)
+    _on_event(made, TOPIC, member_event)
+    _on_event(made, USER, member_event)
     for kind in (*_PARTS, CONFIG_MAP):
         _on_event(made, kind, part_event)
     kopf.on.login(registry=made)(login)

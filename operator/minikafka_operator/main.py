@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from minikafka_kube.kinds import CLUSTER, TOPIC
+from minikafka_kube.kinds import CLUSTER, TOPIC, USER
 from minikafka_kube.names import MANAGER
 from minikafka_kube.process import ProcessOptions, Program, add_options, set_up_logging
 from minikafka_kube.process import run as run_program
@@ -52,7 +52,7 @@ async def run(options: OperatorOptions, stop: asyncio.Event, *, started: asyncio
     program = Program(
         MANAGER,
         telemetry,
-        frozenset({CLUSTER.plural, TOPIC.plural}),
+        frozenset({CLUSTER.plural, TOPIC.plural, USER.plural}),
         lambda server, identity, leadership: (
             ClusterReconciler(
                 server,

@@ -16,14 +16,16 @@ from minikafka_kube.kinds import (
     POD,
     ROLE,
     ROLE_BINDING,
+    SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
     STATEFUL_SET,
     TOPIC,
+    USER,
     Kind,
     Object,
 )
-from minikafka_kube.names import CLIENT_PORT, EXTERNAL_PORT, METRICS_PORT, REPLICATION_PORT, Names
+from minikafka_kube.names import CLIENT_PORT, EXTERNAL_PORT, MANAGER, METRICS_PORT, REPLICATION_PORT, Names
 
 from minikafka_operator.api.cluster import ClusterSpec
 
@@ -37,6 +39,7 @@ OWNED: Final = (
     SERVICE_ACCOUNT,
     ROLE,
     ROLE_BINDING,
+    SECRET,
     CONFIG_MAP,
     SERVICE,
     BUDGET,
@@ -45,18 +48,18 @@ OWNED: Final = (
 )
 """What the operator makes for a cluster, in the order it is made."""
 
-BY_NAME: Final = {kind.name: kind for kind in (*OWNED, CLUSTER, TOPIC, POD, CLAIM, LEASE)}
+BY_NAME: Final = {kind.name: kind for kind in (*OWNED, CLUSTER, TOPIC, USER, POD, CLAIM, LEASE)}
 """What the operator reads and writes in a cluster's namespace, by kind."""
 
 CONFIG_COMPONENT = "config"
 """Tells the settings' ConfigMap from the one in which brokers keep metadata, which changes all the time."""
 
 
-def owner_reference(name: str, uid: str) -> dict[str, Any]:
-    """Makes the garbage collector delete an object with its cluster."""
+def owner_reference(name: str, uid: str, kind: Kind = CLUSTER) -> dict[str, Any]:
+    """Makes the garbage collector delete an object with its cluster, or with its user."""
     return {
         "apiVersion": API_VERSION,
-        "kind": CLUSTER.name,
+        "kind": kind.name,
         "name": name,
         "uid": uid,
         "controller": True,
@@ -175,8 +178,11 @@ class ResourceBuilder:
         desired = self.spec.network_policy
         if not desired.enabled:
             return []
+        peers: list[dict[str, Any]] = [{"podSelector": {"matchLabels": self.names.selector()}}]
+        if self.spec.secured:  # it makes users and ACLs there; the certificate is what lets it in
+            peers.append({"namespaceSelector": {}, "podSelector": {"matchLabels": {"app.kubernetes.io/name": MANAGER}}})
         replication = {
-            "from": [{"podSelector": {"matchLabels": self.names.selector()}}],
+            "from": peers,
             "ports": [_policy_port(REPLICATION_PORT)],
         }
         metrics = {

@@ -30,6 +30,7 @@ from minikafka_operator.actions import (
     ReplacePod,
 )
 from minikafka_operator.api.cluster import ClusterSpec, StorageType
+from minikafka_operator.broker_certificates import authorities_now, security_objects, unusable_certificates
 from minikafka_operator.broker_problems import broker_problems
 from minikafka_operator.conditions import ClusterCondition, ClusterReason
 from minikafka_operator.deletion import plan_deletion
@@ -72,6 +73,12 @@ FRESHNESS_RETRY_SECONDS: Final = 3.0
 
 CONFLICT_RETRY_SECONDS: Final = 30.0
 """While an object of somebody else is in the way: without our labels it is not watched, so its going is no event."""
+
+_OF_SETTINGS: Final = (ClusterReason.INVALID_CONFIG, ClusterReason.CERTIFICATE_UNUSABLE)
+"""Reasons of what brokers would not start with."""
+
+RENEWAL_RETRY_SECONDS: Final = 30.0
+"""While a CA is renewed: its steps begin by the clock."""
 
 _OF_PODS: Final = (CONFIG_MAP, STATEFUL_SET)
 """What a broker's pod is made of."""
@@ -159,12 +166,16 @@ def _decide(
     )
     _keep_finalizer(observed, draft)
     _annotate_racks(observed, spec, draft)  # also while a change is refused: a pod that is made again waits for it
-    if decided.problem is not None and decided.problem[0] is ClusterReason.INVALID_CONFIG:
+    if decided.problem is not None and decided.problem[0] in _OF_SETTINGS:
         # Nothing of a spec that brokers would not start with reaches them, and what is there stays as it is.
         return decided
     builder = ResourceBuilder(observed.names, observed.uid, spec)
     image = spec.image or settings.broker_image
     desired = [*builder.permissions(), *builder.services(replicas), builder.budget(), *builder.network_policy()]
+    if spec.secured:
+        authorities = authorities_now(observed, spec)
+        desired += security_objects(observed, builder, authorities, replicas, found)
+        draft.retry(RENEWAL_RETRY_SECONDS if authorities.renewing else None)
     account = observed.account if observed.account is not None else account_of(observed.stateful_set)
     can_make_pods = account is not None and not found.unknown
     if account is None:
@@ -213,6 +224,8 @@ def _problem(observed: ObservedCluster, spec: ClusterSpec) -> tuple[ClusterReaso
     lines = settings_problems(spec, observed.names)
     if lines:
         return ClusterReason.INVALID_CONFIG, "; ".join(lines)
+    if unusable := unusable_certificates(observed, spec):
+        return ClusterReason.CERTIFICATE_UNUSABLE, unusable
     if spec.rack is not None and "nodes" in observed.refused:
         return ClusterReason.RACK_UNKNOWN, f"spec.rack: the operator cannot look at nodes: {observed.refused['nodes']}"
     return None

@@ -15,6 +15,8 @@ from minikafka_kube.kinds import STATEFUL_SET, Object
 from minikafka_kube.names import (
     ACCOUNT_ANNOTATION,
     AGENT_CONTAINER,
+    CERTIFICATES_PATH,
+    CERTIFICATES_VOLUME,
     CHAOS_PATH,
     CHAOS_VOLUME,
     CLIENT_PORT,
@@ -173,6 +175,8 @@ def _broker_container(spec: ClusterSpec, image: str) -> dict[str, Any]:
     ]
     if spec.unflushed_volume is not None:
         mounts.append(_UNFLUSHED_MOUNT)
+    if spec.secured:
+        mounts.append({"name": CERTIFICATES_VOLUME, "mountPath": CERTIFICATES_PATH, "readOnly": True})
     arguments = ["broker", "--config", _CONFIG_FILE]
     if spec.chaos.allowed:
         mounts.append({"name": CHAOS_VOLUME, "mountPath": CHAOS_PATH, "readOnly": True})
@@ -272,6 +276,10 @@ def _volumes(names: Names, spec: ClusterSpec) -> list[dict[str, Any]]:
     if spec.chaos.allowed:
         # In memory, so that a fault can also be told, and ended, when a disk is full.
         volumes.append({"name": CHAOS_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}})
+    if spec.secured:
+        # The whole volume, never a subPath: only so the kubelet puts renewed certificates into a pod that runs.
+        secret = {"secretName": names.broker_certificates, "defaultMode": 0o440}
+        volumes.append({"name": CERTIFICATES_VOLUME, "secret": secret})
     if spec.rack is not None:
         item = {"path": "rack", "fieldRef": {"fieldPath": f"metadata.annotations['{RACK_ANNOTATION}']"}}
         volumes.append({"name": "pod", "downwardAPI": {"items": [item]}})

@@ -20,6 +20,7 @@ from minikafka_kube.names import (
 )
 
 from minikafka_operator.api.cluster import ClusterSpec
+from minikafka_operator.broker_security import reserved_problems, security_properties
 from minikafka_operator.difference import quantity
 
 OFFSETS_FACTOR_MAX = 3
@@ -67,7 +68,7 @@ def broker_properties(spec: ClusterSpec, names: Names, broker_id: int, external:
         "minikafka.kubernetes.cluster": names.cluster,
         "listeners": ",".join(f"{name}://{where}" for name, where in listeners.items()),
         "advertised.listeners": ",".join(f"{name}://{where}" for name, where in advertised.items()),
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
+        **security_properties(spec, names, broker_id, listeners),
         "inter.broker.listener.name": "REPLICATION",
         "log.dirs": LOG_PATH,
         "minikafka.metrics.host": "0.0.0.0",
@@ -113,6 +114,8 @@ def settings_problems(spec: ClusterSpec, names: Names) -> tuple[str, ...]:
 
     A broker with such a setting would not start, so it must not get it. The API server cannot know Kafka's settings.
     """
+    if reserved := reserved_problems(spec):
+        return reserved
     external = Address("${env:HOST_IP}", EXTERNAL_PORT) if spec.listeners.external else None
     properties = broker_properties(spec, names, 0, external)
     filled = {

@@ -28,6 +28,7 @@ from minikafka_kube.kinds import (
     POD,
     ROLE,
     ROLE_BINDING,
+    SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
     STATEFUL_SET,
@@ -41,6 +42,7 @@ from minikafka_kube.loops import ReconcileResult
 from minikafka_kube.names import CLUSTER_LABEL, DATA_VOLUME, EVENTS_VOLUME, Names
 from minikafka_kube.observed import ObservedCluster, Warned, deleting
 from minikafka_kube.ownership import Standing, standing
+from minikafka_kube.security import LISTENERS, is_secured
 
 from minikafka_operator.actions import (
     Action,
@@ -60,6 +62,7 @@ from minikafka_operator.obstacles import conflict
 from minikafka_operator.planner import OperatorSettings, plan
 from minikafka_operator.telemetry import OperatorTelemetry
 from minikafka_operator.topics import without_cluster
+from minikafka_operator.user_reconciler import UserReconciler
 
 REFUSED_RETRY_SECONDS: Final = 30.0
 """A refused object is tried again this often: a quota may have grown meanwhile."""
@@ -112,7 +115,9 @@ class ClusterReconciler:
         now: Callable[[], datetime],
         identity: str,
         leadership: Leadership | Alone,
+        users: UserReconciler | None = None,
     ) -> None:
+        self._users = users or UserReconciler(server, now, leadership)
         self._server = server
         self._settings = settings
         self._telemetry = telemetry
@@ -127,6 +132,7 @@ class ClusterReconciler:
         if observed is None:
             self._renewals.forget((namespace, name))
             changed = await self._without_cluster(namespace, name)
+            changed |= await self._users.without_cluster(namespace, name)
             return ReconcileResult("changed" if changed else "steady", gone=True)
         made = plan(observed, self._settings)
         acted = await self._act(observed, made.actions)
@@ -134,6 +140,9 @@ class ClusterReconciler:
         if refused is not None or acted.held_up:
             made = plan(observed, self._settings, refused, acted.held_up)
         await self._report(observed, made, {action.name for action in acted.done if isinstance(action, ReplacePod)})
+        again = await self._users.reconcile(observed)
+        if again is not None:
+            made = replace(made, retry_seconds=min(again, made.retry_seconds or again))
         if refused is not None:
             return ReconcileResult("refused", min(REFUSED_RETRY_SECONDS, made.retry_seconds or REFUSED_RETRY_SECONDS))
         retry = (
@@ -180,6 +189,7 @@ class ClusterReconciler:
         found += [thing for listed in lists[: len(_LISTED)] for thing in listed]
         found += await self._unlabelled_claims(cluster, names, found)
         found += await self._unlabelled_services(cluster, names, found)
+        found += await self._secrets(cluster, names)
         leases = {thing["metadata"]["name"]: thing for thing in found if thing["kind"] == LEASE.name}
         lease = leases.get(names.controller)
         signs = self._renewals.look((namespace, name), lease, time.monotonic())
@@ -222,6 +232,17 @@ class ClusterReconciler:
         lacking = [name for name in wanted if name not in there]
         services = await asyncio.gather(*(self._server.get(SERVICE, names.namespace, name) for name in lacking))
         return [service for service in services if service is not None]
+
+    async def _secrets(self, cluster: Object, names: Names) -> list[Object]:
+        """The Secrets of a cluster that has any, and those that its spec names. By name: others are none of our business."""
+        spec = cluster.get("spec") or {}
+        if not is_secured(spec):
+            return []
+        listeners = spec.get("listeners") or {}
+        given = [((listeners.get(field) or {}).get("certificateSecret") or {}).get("name") for field in LISTENERS]
+        wanted = dict.fromkeys([*names.secrets, *filter(None, given)])
+        secrets = await asyncio.gather(*(self._server.get(SECRET, names.namespace, name) for name in wanted))
+        return [secret for secret in secrets if secret is not None]
 
     async def _look_closer(self, observed: ObservedCluster) -> ObservedCluster:
         """What is only of interest sometimes: nodes when there are racks, warnings when something is not as it should be."""

@@ -11,6 +11,7 @@ from minikafka_kube.freshness import Freshness, MetadataGap
 from minikafka_kube.observed import ObservedCluster, PartitionState
 
 from minikafka_operator.api.cluster import ClusterSpec
+from minikafka_operator.broker_certificates import authorities_found, certificates_status
 from minikafka_operator.broker_problems import BrokerProblem, summary
 from minikafka_operator.conditions import ClusterCondition, ClusterReason
 from minikafka_operator.external import Externals, bootstrap_external, shown
@@ -75,6 +76,8 @@ def status_of(observed: ObservedCluster, spec: ClusterSpec, decided: Decided, fr
         "underMinIsrPartitions": len(partitions.under_min_isr),
         "offlinePartitions": len(partitions.offline),
     }
+    if authorities := authorities_found(observed):
+        made["certificates"] = certificates_status(authorities)
     if decided.capacity is not None:
         made["storageCapacity"] = decided.capacity
     if _is_controller(observed.controller, freshness.controller, before):

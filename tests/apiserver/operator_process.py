@@ -218,6 +218,7 @@ class Cluster:
             "leases": "/apis/coordination.k8s.io/v1",
             "networkpolicies": "/apis/networking.k8s.io/v1",
             "minikafkatopics": API,
+            "minikafkausers": API,
             "chaosexperiments": API,
         }.get(plural, "/api/v1")
         return f"{root}/namespaces/{self.names.namespace}/{plural}" + (f"/{name}" if name else "")
@@ -228,6 +229,7 @@ class Cluster:
     def versions(self) -> dict[str, str]:
         """The resource version of everything in the namespace that the operator could have touched."""
         kinds = ["configmaps", "services", "serviceaccounts", "pods", "persistentvolumeclaims", "statefulsets"]
+        kinds += ["secrets", "minikafkausers"]
         kinds += [
             "poddisruptionbudgets",
             "networkpolicies",

@@ -88,7 +88,7 @@ def test_kustomize(plane: ControlPlane, folder: str, tmp_path: Path) -> None:
     done = plane.kubectl("kustomize", str(made / folder))
     assert done.returncode == 0, done.stderr
     documents = list(yaml.safe_load_all(done.stdout))
-    assert kinds(documents).count("CustomResourceDefinition") == 2
+    assert kinds(documents).count("CustomResourceDefinition") == 3
     assert {d["metadata"].get("namespace", "minikafka-operator") for d in documents} == {"minikafka-operator"}
     (deployment,) = [document for document in documents if document["kind"] == "Deployment"]
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -134,6 +134,6 @@ def test_all_namespaces_take_a_cluster_role() -> None:
 
 def test_crds_outlive_the_release() -> None:
     definitions = [document for document in template() if document["kind"] == "CustomResourceDefinition"]
-    assert len(definitions) == 2
+    assert len(definitions) == 3
     for definition in definitions:
         assert definition["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}

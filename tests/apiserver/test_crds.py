@@ -12,6 +12,10 @@ from tests.apiserver.control_plane import ControlPlane
 CONFIG = {"config": {"node.id": "3"}}
 HOST_PATH = {"flightRecorder": {"type": "HostPath"}}
 BALANCER = {"listeners": {"external": {"type": "LoadBalancer", "bootstrapNodePort": 31000}}}
+NO_TLS = {"listeners": {"internal": {"authentication": {"type": "tls"}}}}
+GIVEN_NO_TLS = {"listeners": {"external": {"type": "NodePort", "certificateSecret": {"name": "s"}}}}
+SCRAM = {"listeners": {"internal": {"authentication": {"type": "scram-sha-512"}}}}
+SIMPLE = {"authorization": {"type": "simple", "superUsers": ["CN=admin"]}}
 CLASH = {"listeners": {"external": {"type": "NodePort", "bootstrapNodePort": 31005, "firstBrokerNodePort": 31000}}}
 
 
@@ -49,6 +53,18 @@ class TestClusters:
             (HOST_PATH, "spec.flightRecorder.hostPath is needed with type HostPath"),
             (BALANCER, "spec.listeners.external.bootstrapNodePort and firstBrokerNodePort need type NodePort"),
             (CLASH, "spec.listeners.external.bootstrapNodePort must not be one of the brokers' ports"),
+            (NO_TLS, "spec.listeners.internal.authentication.type tls needs spec.listeners.internal.tls"),
+            (GIVEN_NO_TLS, "spec.listeners.external.certificateSecret needs spec.listeners.external.tls"),
+            ({"authorization": {"type": "opa"}}, "spec.authorization.type: Unsupported value"),
+            ({"authorization": {"type": "simple", "superUsers": ["a;User:b"]}}, "spec.authorization.superUsers[0]"),
+            (
+                {"clusterCa": {"validityDays": 30}},
+                "spec.clusterCa.renewalDays must be less than spec.clusterCa.validityDays",
+            ),
+            (
+                {"clientsCa": {"renewalDays": 1, "graceSeconds": 43200}},
+                "spec.clientsCa.graceSeconds must be less than half of spec.clientsCa.renewalDays",
+            ),
             ({"rack": {}}, "spec.rack.topologyKey: Required value"),
             (
                 {"brokers": {"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "1024Mi"}}}},
@@ -76,6 +92,10 @@ class TestClusters:
         [
             ({"storage": {"size": "2Gi"}}, {}, ""),  # 10Gi, the default, is more
             ({"storage": {"size": "2Gi"}}, {"storage": {"size": "2048Mi"}}, ""),
+            ({}, SCRAM, "spec.listeners: a cluster that was made without TLS"),
+            (SIMPLE, {}, "spec.listeners: a cluster that was made without TLS"),
+            ({}, {"listeners": {"internal": {"tls": False}}}, ""),
+            (SIMPLE, SCRAM, ""),
             ({}, {"storage": {"type": "Ephemeral"}}, "spec.storage.type cannot be changed"),
             ({}, {"storage": {"storageClassName": "a"}}, "spec.storage.storageClassName cannot be changed"),
             (
@@ -127,6 +147,64 @@ class TestClusters:
         assert (
             apply(plane, namespace, "MiniKafkaCluster", "c", {"brokers": {"resources": {"requests": requests}}}) == ""
         )
+
+
+ALICE: dict[str, Any] = {"clusterRef": {"name": "c"}, "authentication": {"type": "tls"}}
+
+
+def acls(resource: dict[str, str], **more: Any) -> dict[str, Any]:
+    rule = {"resource": resource, "operations": ["Read"], **more}
+    return {**ALICE, "authorization": {"type": "simple", "acls": [rule]}}
+
+
+class TestUsers:
+    @pytest.mark.parametrize(
+        ("spec", "says"),
+        [
+            ({"clusterRef": {"name": "c"}}, "spec.authentication: Required value"),
+            ({**ALICE, "authentication": {"type": "plain"}}, 'spec.authentication.type: Unsupported value: "plain"'),
+            ({**ALICE, "userName": "a=b"}, "spec.userName: Invalid value"),
+            ({**ALICE, "userName": "ANONYMOUS"}, "spec.userName cannot be ANONYMOUS"),
+            ({**ALICE, "userName": "x" * 65}, "spec.userName: Too long"),
+            (acls({"type": "topic"}), "spec.authorization.acls.resource.name is needed"),
+            (
+                acls({"type": "cluster", "name": "x"}),
+                "spec.authorization.acls.resource.name is needed, but with type cluster",
+            ),
+            (
+                acls({"type": "cluster", "patternType": "prefix"}),
+                "spec.authorization.acls.resource.patternType is for types",
+            ),
+            (acls({"type": "disk", "name": "x"}), "spec.authorization.acls[0].resource.type: Unsupported value"),
+            (acls({"type": "topic", "name": "x"}, operations=["Burn"]), "operations[0]: Unsupported value"),
+            (acls({"type": "topic", "name": "x"}, operations=[]), "operations: Invalid value"),
+            ({**ALICE, "quotas": {}}, ".spec.quotas: field not declared in schema"),
+        ],
+        ids=lambda value: json.dumps(value)[50:90] if isinstance(value, dict) else "",
+    )
+    def test_refused(self, plane: ControlPlane, namespace: str, spec: Any, says: str) -> None:
+        assert says in apply(plane, namespace, "MiniKafkaUser", "alice", spec)
+
+    @pytest.mark.parametrize(
+        ("after", "says"),
+        [
+            (acls({"type": "group", "name": "g", "patternType": "prefix"}, host="10.0.0.1", type="deny"), ""),
+            (acls({"type": "cluster"}), ""),
+            ({**ALICE, "authentication": {"type": "scram-sha-512"}}, "spec.authentication.type cannot be changed"),
+            ({**ALICE, "clusterRef": {"name": "d"}}, "spec.clusterRef.name cannot be changed"),
+            ({**ALICE, "userName": "bob"}, "spec.userName cannot be added or removed"),
+        ],
+        ids=lambda value: json.dumps(value)[50:90] if isinstance(value, dict) else "",
+    )
+    def test_changes(self, plane: ControlPlane, namespace: str, after: Any, says: str) -> None:
+        assert apply(plane, namespace, "MiniKafkaUser", "alice", ALICE) == ""
+        told = apply(plane, namespace, "MiniKafkaUser", "alice", after)
+        assert says in told and bool(says) == bool(told)
+
+    def test_names(self, plane: ControlPlane, namespace: str) -> None:
+        says = "metadata.name: the name of a user has at most 64 characters"
+        assert says in apply(plane, namespace, "MiniKafkaUser", "x" * 65, ALICE)
+        assert apply(plane, namespace, "MiniKafkaUser", "x" * 65, {**ALICE, "userName": "Alice_1"}) == ""
 
 
 class TestTopics:

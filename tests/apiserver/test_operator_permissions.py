@@ -20,6 +20,7 @@ CHART = ROOT / "charts/minikafka-operator"
 OURS = {"app.kubernetes.io/managed-by": "minikafka-operator", "minikafka.dev/cluster": "c"}
 WRITTEN = [
     "configmaps",
+    "secrets",
     "services",
     "serviceaccounts",
     "pods",
@@ -33,9 +34,9 @@ WRITTEN = [
     "minikafkatopics.minikafka.dev",
 ]
 NEVER = [
-    ("get", "secrets"),
-    ("list", "secrets"),
-    ("create", "secrets"),
+    ("deletecollection", "secrets"),
+    ("create", "minikafkausers.minikafka.dev"),
+    ("delete", "minikafkausers.minikafka.dev"),
     ("create", "pods"),
     ("create", "pods:exec"),
     ("create", "persistentvolumeclaims"),

@@ -156,7 +156,9 @@ class new_namespace:
         eventually(lambda: self.within("get", "--raw", "/readyz"), seconds=480, what="the API server answers")
         try:
             # While the operator is there to do what the finalizers are for.
-            self.within("delete", "minikafkaclusters,minikafkatopics", "--all", "--timeout=280s", timeout=290)
+            self.within(
+                "delete", "minikafkausers,minikafkaclusters,minikafkatopics", "--all", "--timeout=280s", timeout=290
+            )
         except KubectlError as error:
             say(f"clean-up of {self.within.namespace}: {error}")
         self.within.delete("namespace", self.within.namespace, wait=False)

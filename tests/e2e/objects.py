@@ -42,6 +42,8 @@ KINDS = {
     "poddisruptionbudget": ("policy/v1", "PodDisruptionBudget"),
     "mkc": ("minikafka.dev/v1alpha1", "MiniKafkaCluster"),
     "mkt": ("minikafka.dev/v1alpha1", "MiniKafkaTopic"),
+    "mku": ("minikafka.dev/v1alpha1", "MiniKafkaUser"),
+    "secret": ("v1", "Secret"),
     "mkx": ("minikafka.dev/v1alpha1", "ChaosExperiment"),
     "mkxs": ("minikafka.dev/v1alpha1", "ChaosSchedule"),
 }

@@ -1,11 +1,12 @@
-"""Twenty experiments in a row on one cluster: at no moment are two brokers out, and none is when an experiment has ended.
+"""Experiments in a row on one cluster: at no moment are two brokers out, and none is when an experiment has ended.
 
-Each kills a leader, and has all logs read at the end, so the kubelet waits longer and longer before it starts a broker again;
-every third time the pods are replaced, which begins that anew.
+Five of them, or MINIKAFKA_E2E_ROUNDS times as many. Each kills a leader, and has all logs read at the end, so the kubelet waits
+longer and longer before it starts a broker again; every third time the pods are replaced, which begins that anew.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from tests.e2e.objects import Object, ObjectsError
 pytestmark = pytest.mark.full
 
 CLUSTER = "row"
-ENDINGS = ("verdict", "verdict", "verdict", "runner", "delete") * 4
+ENDINGS = ("verdict", "verdict", "verdict", "runner", "delete") * int(os.environ.get("MINIKAFKA_E2E_ROUNDS", "1"))
 """How each ends: by itself; or in the middle of a fault, by a runner that is deleted by force, or by `kubectl delete mkx`."""
 PODS_EVERY = 3
 ONE_SECONDS_MAX = 2400

@@ -6,15 +6,20 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from minikafka.cli.main import main
 from minikafka.local.ports import free_base_port
+from minikafka.protocol.types import TopicPartition
+from minikafka_chaos.watch.live import LiveCluster
+from minikafka_chaos.watch.recording import Recording
 
 SECONDS = 120.0
+Until = Callable[..., Any]
 
 
 @pytest.fixture
@@ -48,8 +53,29 @@ def chaos(data: Path, *arguments: str) -> int:
     return main(["chaos", *arguments, "--data", str(data)])
 
 
+def see_what_is_broken(data: Path, until: Until) -> None:
+    """`minikafka watch` finds the brokers' files and metrics, and what was done to them."""
+    cluster, watched = LiveCluster(data), Recording()
+
+    def first_answers() -> bool:
+        watched.take_all([*cluster.read_files(), *cluster.ask_brokers()])
+        first = watched.newest.broker(1)
+        return first.condition.value == "up" and not first.silent
+
+    try:
+        until(first_answers, lambda answers: answers)
+    finally:
+        cluster.close()
+    brokers = {broker: watched.newest.broker(broker) for broker in watched.newest.brokers}
+    assert {broker: each.condition.value for broker, each in brokers.items()} == {1: "up", 2: "dead", 3: "paused"}
+    assert (brokers[1].faults, brokers[1].silent, brokers[2].silent) == (("Cut",), False, True)
+    orders = TopicPartition("orders", 0)
+    assert watched.newest.partition(orders).leader in (1, 2, 3)
+    assert [each.log_end for _, each in watched.newest.replicas(orders)] == [1, 1, 1]
+
+
 def test_a_session_that_a_person_has_broken_is_judged(
-    up: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    up: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], until: Until
 ) -> None:
     assert main(["topic", "create", "orders", "--bootstrap", up]) == 0
     producer = Producer({"bootstrap.servers": up, "log_level": 0})
@@ -62,6 +88,7 @@ def test_a_session_that_a_person_has_broken_is_judged(
     assert chaos(tmp_path, "status", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert [each["condition"] for each in told] == ["running", "dead", "paused"]
+    see_what_is_broken(tmp_path, until)
     assert chaos(tmp_path, "kill", "2") == 2
     assert "broker 2 is dead" in capsys.readouterr().err
     assert main(["verify", "--data", str(tmp_path), "--json"]) == 0

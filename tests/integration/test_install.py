@@ -33,6 +33,7 @@ PACKAGES = {
     "broker-image/minikafka/testing": ("testing", "chaos"),
     "chaos/minikafka_chaos": ("chaos", "kubernetes"),
     "chaos/minikafka_chaos/controller": ("chaos", "kubernetes", "operator"),
+    "chaos/minikafka_chaos/watch": ("chaos", "watch"),
     "simulator/minikafka_simulator": ("chaos",),
     "kube/minikafka_kube": ("operator",),
     "operator/minikafka_operator": ("operator",),
@@ -45,7 +46,9 @@ EXTRAS = {
     "operator": ("minikafka_kube", "minikafka_operator"),
     "analytics": ("minikafka_analytics",),
 }
-APART = {"chaos": ["minikafka_chaos.grounds.kubernetes", "minikafka_chaos.controller"]}
+APART = {
+    "chaos": ["minikafka_chaos.grounds.kubernetes", "minikafka_chaos.controller", "minikafka_chaos.watch.terminal"]
+}
 """What needs more extras, and names them: modules whose names begin so."""
 OF_OTHERS = ("minikafka.testing.", "minikafka.reliability.aiokafka_")
 """What the extras `testing` and `reliability` are for: in no package of another extra."""
@@ -155,6 +158,7 @@ TRIED = {
     "chaos": ["list"],
     "simulate": ["--seeds", "1..2"],
     "verify": ["--bootstrap", "127.0.0.1:1"],
+    "watch": ["."],
     "analyze": ["."],
 }
 """What is asked of the commands that have an extra; the others are used below."""

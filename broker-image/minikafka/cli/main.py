@@ -105,6 +105,12 @@ SUBCOMMANDS = {
         "minikafka verify --bootstrap 127.0.0.1:19092 --acks all --seconds 20",
         "chaos",
     ),
+    "watch": Subcommand(
+        "minikafka_chaos.commands.watch",
+        "replication as it happens, or as it was in a run: in the terminal or as a page",
+        "minikafka watch --data /tmp/kafka",
+        "watch",
+    ),
     "analyze": Subcommand(
         "minikafka_analytics.commands.analyze",
         "Spark analysis and report of runs",

@@ -79,39 +79,40 @@ class Declaration:
 DECLARATIONS: dict[AnomalyKind, Declaration] = {
     AnomalyKind.LOST_WRITE: Declaration(
         "An acknowledged record must be read by a reader that passed its offset",
-        "*missing* (see Fate), its offset is known and at most the highest offset of F; or, where F does not judge the "
-        "send: its value is in no read of the partition, and a sitting with a known start has start <= offset <= its "
-        "highest offset",
+        "*missing* (see Fate), its offset is known and at most the highest offset of the final read; or, where "
+        "the final read does not judge the send: its value is in no read of the partition, and a sitting with a known "
+        "start has start <= offset <= its highest offset",
         "value",
         "Jepsen `lost-write`; Kafka's `produce_consume_validate`",
-        inconclusive="F does not judge the send, and no sitting passed its offset (`undecided`)",
+        inconclusive="the final read does not judge the send, and no sitting passed its offset (`undecided`)",
     ),
     AnomalyKind.UNSEEN: Declaration(
         "An acknowledged record must be read by a reader that reached the end of the partition",
-        "*missing*, and its offset is unknown or above the highest offset of F",
+        "*missing*, and its offset is unknown or above the highest offset of the final read",
         "value",
         "Jepsen `unseen`",
-        inconclusive="F does not judge the send; or its offset is unknown and F starts above 0 (`undecided`)",
+        inconclusive="the final read does not judge the send; or its offset is unknown and that read starts above 0 "
+        "(`undecided`)",
     ),
     AnomalyKind.LOST_BELOW_START: Declaration(
         "The log start must not pass an acknowledged record unless retention, DeleteRecords or the topic's deletion moved it",
-        "*missing*, offset below the start of F, and replicas.jsonl has `replica` lines of the partition",
+        "*missing*, offset below the start of the final read, and replicas.jsonl has `replica` lines of the partition",
         "value",
         "KIP-107 (DeleteRecords), `retention.ms`, `retention.bytes`",
         inconclusive="no `replica` line of the partition: nothing tells who moved the log start (`undecided`)",
     ),
     AnomalyKind.VANISHED_READ: Declaration(
         "A record that was read once must be read by every later reader of its offset",
-        "read (offset, value) of another sitting, on a line before F's assign line, offset at or above F's start, and not "
-        "in F",
+        "read (offset, value) of another sitting, on a line before the final read's assign line, offset at or above the "
+        "final read's start, and not in it",
         "(topic, partition, offset, value)",
         "ConsistentRead of Vanlightly's TLA+ models of Kafka's replication",
-        inconclusive="no F, or a compacted topic: not judged",
+        inconclusive="no final read, or a compacted topic: not judged",
     ),
     AnomalyKind.DUPLICATE: Declaration(
         "A value must be at one offset only (promised by idempotent producers alone)",
-        "the value is at two or more places (topic, partition, offset), over F of each partition that has one, and over "
-        "all reads of each that has none",
+        "the value is at two or more places (topic, partition, offset), over the final read of each partition that "
+        "has one, and over all reads of each that has none",
         "value",
         "Jepsen `duplicate`; KIP-98",
         severity="error with `idempotence` or a claim NoDuplicates; else note",
@@ -189,11 +190,11 @@ DECLARATIONS: dict[AnomalyKind, Declaration] = {
     ),
     AnomalyKind.UNPROCESSED: Declaration(
         "A record that a group of consumers has gone past must have been processed by one of its members",
-        "in F, at or above the group's start in the partition and below its reach, and no `process` line of a member has the "
-        "value",
+        "in the final read, at or above the group's start in the partition and below its reach, and no `process` line of "
+        "a member has the value",
         "(group, topic, partition, offset, value)",
         "Kafka documentation, Message Delivery Semantics (at-least-once; a commit before the work is at-most-once)",
-        inconclusive="no F: not judged",
+        inconclusive="no final read: not judged",
     ),
     AnomalyKind.REPROCESSED: Declaration(
         "A record is processed once by a group (promised by nobody but transactions)",
@@ -211,10 +212,10 @@ DECLARATIONS: dict[AnomalyKind, Declaration] = {
     ),
     AnomalyKind.SHORT_REPLICA: Declaration(
         "Every in-sync replica must hold the log up to the end that the final reader reached",
-        "`in_sync`, and its `end` is below the end of F",
+        "`in_sync`, and its `end` is below the end of the final read",
         "(topic, partition, broker)",
         "Kafka's definition of the ISR; KIP-966",
-        inconclusive="no F, or fewer `replica` lines than the topic's replication factor",
+        inconclusive="no final read, or fewer `replica` lines than the topic's replication factor",
     ),
     AnomalyKind.UNEXPLAINED_START: Declaration(
         "A replica's log must start at 0 unless retention, DeleteRecords or the topic's deletion moved it",

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from minikafka_chaos.errors import BadScenario, ToolTrouble
+from minikafka_chaos.errors import BadScenario
 
 ONE_BROKER = {
     "kill": ("kill a broker (kill -9); what it had written stays", "minikafka chaos kill 2 --data /tmp/kafka"),
@@ -57,11 +56,12 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Carry out one verb. Raises BadScenario for one that cannot be, and ToolTrouble for one that failed."""
+    from minikafka_chaos.session.by_hand import carry_out
     from minikafka_chaos.session.errors import VerbRefused
 
     given = {name: getattr(args, name) for name in ("broker", "peers", "mode", "direction") if hasattr(args, name)}
     try:
-        result = _carried_out(args.data.absolute(), args.action.replace("-", "_"), given)
+        result = carry_out(args.data.absolute(), args.action.replace("-", "_"), given)
     except VerbRefused as error:
         raise BadScenario(str(error)) from error
     if args.json:
@@ -76,21 +76,3 @@ def run(args: argparse.Namespace) -> int:
         case _:
             print(f"{args.action}: broker {args.broker}")
     return 0
-
-
-def _carried_out(data: Path, verb: str, given: Mapping[str, Any]) -> Any:
-    from minikafka_chaos.session.control import Control
-    from minikafka_chaos.session.controlled import session_of
-    from minikafka_chaos.session.verbs import call
-
-    control = Control.of(data)
-    if control is not None:
-        return control.ask(verb, given)
-    try:
-        session = session_of(data)
-    except ToolTrouble as error:
-        raise BadScenario(f"--data: {error}") from error
-    try:
-        return call(session, verb, given)
-    finally:
-        session.close()

@@ -13,6 +13,7 @@ from minikafka_kube.conditions import condition
 from minikafka_kube.disruption_lease import experiment_name, hold_of, identity, is_experiment
 from minikafka_kube.freshness import MetadataGap
 from minikafka_kube.observed import PartitionState, deleting
+from minikafka_kube.security import is_secured
 from pydantic import ValidationError
 
 from minikafka_chaos.controller.budget import cluster_refusal, story_refusal
@@ -147,6 +148,9 @@ def _admit(experiment: Object, there: Surroundings, prometheus_urls: Sequence[st
     if not allows_chaos(cluster):
         says = f"MiniKafkaCluster {name} does not allow chaos: {HOW_TO_ALLOW}"
         return Refusal(ChaosReason.CHAOS_NOT_ALLOWED, says)
+    if is_secured(cluster.get("spec")):
+        says = f"MiniKafkaCluster {name} has TLS, authentication or authorization, and the clients of experiments cannot log in"
+        return Refusal(ChaosReason.NOT_SUPPORTED, says)
     try:
         scenario = on_cluster(scenario, cluster)
     except BadScenario as error:

@@ -81,40 +81,49 @@ def _acknowledgement(event: Mapping[str, Any]) -> Acknowledgement:
 def write_history(
     folder: Path, acknowledged: Sequence[Acknowledgement], logs: Sequence[CommittedLog], now: Callable[[], float]
 ) -> Path:
-    """Write `history.jsonl`, as clients would have that sent what was acknowledged, and then read all logs."""
-    time = acknowledged[0].time if acknowledged else now()
-    clock = [time]
+    """Write `history.jsonl`, as clients would have that sent what was acknowledged, and then read all logs.
+
+    Nobody wrote down when a record was sent, nor by whom. So all are sent before the first is acknowledged, in the order of
+    their offsets: one that was in flight when its leader died comes to be committed after others behind it were acknowledged,
+    as does one that waited for other partitions of its request, and neither is out of order. What is in a log and nobody
+    acknowledged was sent, and its outcome is unknown.
+    """
+    clock = [acknowledged[0].time if acknowledged else now()]
     path = folder / FILE_NAME
     with HistoryWriter(path, lambda: clock[0]) as history:
         history.workload(WorkloadSettings(max_in_flight=PIPELINED))
-        sent: set[str] = set()
+        sent = {(each.where, *record) for each in acknowledged for record in each.values}
+        sent |= {(log.where, offset, value) for log in logs for offset, value, _ in _records(log)}
+        for where, _, value in sorted(sent):
+            history.invoke_send(0, *where, value)
+        completed: set[str] = set()
         for each in acknowledged:
             clock[0] = each.time
             for offset, value in each.values:
-                if value not in sent:  # an idempotent producer's batch is acknowledged again when it is sent again
-                    sent.add(value)
-                    history.invoke_send(0, *each.where, value)
+                if value not in completed:  # an idempotent producer's batch is acknowledged again when it is sent again
+                    completed.add(value)
                     history.complete_send(0, OK, *each.where, offset, value)
         clock[0] = max(now(), clock[0])
         for log in logs:
-            _read(history, log, sent)
+            _read(history, log)
     return path
 
 
-def _read(history: HistoryWriter, log: CommittedLog, sent: set[str]) -> None:
-    """A final reader of one partition. What it finds and nobody acknowledged was sent, and its outcome is unknown."""
-    topic, partition = log.where
-    records = [
+def _records(log: CommittedLog) -> list[tuple[int, str, int]]:
+    """(offset, name, leader epoch) of the records of a log."""
+    return [
         (offset, value, batch.partition_leader_epoch)
         for batch in log.batches
         for offset, value in named(log.where, batch.base_offset, batch.last_offset_delta + 1, batch.crc)
         if offset >= log.start
     ]
-    for _, value, _ in records:
-        if value not in sent:
-            history.invoke_send(0, topic, partition, value)
+
+
+def _read(history: HistoryWriter, log: CommittedLog) -> None:
+    """A final reader of one partition."""
+    topic, partition = log.where
     history.log_bounds(FINAL_PROCESS, topic, partition, log.start, log.end)
     history.assign(FINAL_PROCESS, topic, partition, log.start)
-    for batch, (offset, value, epoch) in enumerate(records):
+    for batch, (offset, value, epoch) in enumerate(_records(log)):
         history.poll(FINAL_PROCESS, batch, topic, partition, offset, value, epoch)
     history.read_done(FINAL_PROCESS, topic, partition, log.end)

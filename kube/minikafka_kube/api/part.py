@@ -60,6 +60,12 @@ Labels = Annotated[dict[str, Annotated[str, Field(max_length=1024)]], Field(max_
 Port = Annotated[int, Field(ge=1, le=65_535)]
 
 
+class LocalObject(Part):
+    """Another object of the same namespace."""
+
+    name: Annotated[str, Field(min_length=1, max_length=253, description="Name of the object.")]
+
+
 class Condition(Part):
     """One condition, as ``metav1.Condition``."""
 

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from minikafka_kube.api.part import OPAQUE, Conditions, Labels, Part, Port, Quantity, ResourceAmount, rule, rules
+from minikafka_kube.api.part import (
+    OPAQUE,
+    Conditions,
+    Labels,
+    LocalObject,
+    Part,
+    Quantity,
+    ResourceAmount,
+    rule,
+    rules,
+)
+from minikafka_kube.security import LISTENERS, is_secured
 from pydantic import ConfigDict, Field
 
-BROKERS_MAX: Final = 100
-"""Names of objects leave room for two digits; larger clusters have not been tried."""
+from minikafka_operator.api.listeners import BROKERS_MAX, Listeners
+from minikafka_operator.api.security import AuthorizationSpec, CertificateAuthority, authority_rules
 
 NAME_MAX: Final = 40
 """``<name>-broker-99-external`` and the hash that a StatefulSet adds to its pods' labels have to fit into 63 characters."""
@@ -74,12 +86,6 @@ class Resources(Part):
     limits: Annotated[
         dict[str, ResourceAmount] | None, Field(max_length=10, description="What the broker may use at most.")
     ] = None
-
-
-class LocalObject(Part):
-    """Another object of the same namespace."""
-
-    name: Annotated[str, Field(min_length=1, max_length=253, description="Name of the object.")]
 
 
 class PodMetadata(Part):
@@ -260,63 +266,6 @@ class FlightRecorder(Part):
     ] = None
 
 
-class ExternalType(StrEnum):
-    """How brokers are reached from outside the Kubernetes cluster."""
-
-    NODE_PORT = "NodePort"
-    LOAD_BALANCER = "LoadBalancer"
-
-
-class External(Part):
-    """A listener for clients outside the Kubernetes cluster; each broker has an address of its own."""
-
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            rule(
-                "self.type == 'NodePort' || !(has(self.bootstrapNodePort) || has(self.firstBrokerNodePort))",
-                "spec.listeners.external.bootstrapNodePort and firstBrokerNodePort need type NodePort",
-                ".type",
-            ),
-            rule(
-                f"!has(self.bootstrapNodePort) || !has(self.firstBrokerNodePort) || "
-                f"self.bootstrapNodePort < self.firstBrokerNodePort || "
-                f"self.bootstrapNodePort >= self.firstBrokerNodePort + {BROKERS_MAX}",
-                "spec.listeners.external.bootstrapNodePort must not be one of the brokers' ports "
-                f"(firstBrokerNodePort to firstBrokerNodePort+{BROKERS_MAX - 1})",
-                ".bootstrapNodePort",
-            ),
-        )
-    )
-
-    type: Annotated[
-        ExternalType, Field(description="NodePort, or LoadBalancer (one for each broker, and one to bootstrap).")
-    ]
-    advertised_host: Annotated[
-        str | None,
-        Field(
-            pattern=r"^[A-Za-z0-9.{}:-]+$",
-            max_length=253,
-            description="What clients are told to connect to; {id} stands for the broker's id. Without it: the address of the "
-            "broker's node (NodePort), or of its load balancer.",
-        ),
-    ] = None
-    bootstrap_node_port: Annotated[
-        Port | None, Field(description="Node port to bootstrap. Without it: any free one.")
-    ] = None
-    first_broker_node_port: Annotated[
-        Port | None, Field(description="Node port of broker 0; broker N has this plus N. Without it: any free ones.")
-    ] = None
-    annotations: Annotated[
-        Labels | None, Field(description="Annotations for the Services, as load balancers want them.")
-    ] = None
-
-
-class Listeners(Part):
-    """Listeners beside those inside the Kubernetes cluster, which are always there."""
-
-    external: Annotated[External | None, Field(description="For clients outside the Kubernetes cluster.")] = None
-
-
 class NetworkPolicy(Part):
     """Who may reach the brokers' ports, where the network enforces NetworkPolicies."""
 
@@ -377,16 +326,31 @@ class Chaos(Part):
     ] = False
 
 
+def _secured(spec: str) -> str:
+    """The CEL expression that says what :func:`~minikafka_kube.security.is_secured` does."""
+    listeners = " || ".join(
+        f"(has({spec}.listeners.{name}) && ({spec}.listeners.{name}.tls || has({spec}.listeners.{name}.authentication)))"
+        for name in LISTENERS
+    )
+    return f"(has({spec}.authorization) || {listeners})"
+
+
 class ClusterSpec(Part):
     """The desired cluster."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
+                f"{_secured('self')} == {_secured('oldSelf')}",
+                "spec.listeners: a cluster that was made without TLS, authentication and authorization cannot get its first, and "
+                "one that has some cannot lose its last: brokers with and without them do not understand each other",
+                ".listeners",
+            ),
+            rule(
                 "self.replication.defaultFactor <= self.brokers.replicas",
                 "spec.replication.defaultFactor must be at most spec.brokers.replicas",
                 ".replication.defaultFactor",
-            )
+            ),
         )
     )
 
@@ -441,7 +405,24 @@ class ClusterSpec(Part):
     flight_recorder: Annotated[FlightRecorder, Field(description="Where each broker's event log is kept.")] = (
         FlightRecorder()
     )
-    listeners: Annotated[Listeners, Field(description="Listeners for clients outside the cluster.")] = Listeners()
+    listeners: Annotated[Listeners, Field(description="How clients reach the brokers.")] = Listeners()
+    authorization: Annotated[
+        AuthorizationSpec | None, Field(description="Who may do what. Without it: whoever is let in may do everything.")
+    ] = None
+    cluster_ca: Annotated[
+        CertificateAuthority,
+        Field(
+            description="The CA that signs brokers' certificates, where there is TLS, authentication or authorization.",
+            json_schema_extra=rules(*authority_rules("clusterCa")),
+        ),
+    ] = CertificateAuthority()
+    clients_ca: Annotated[
+        CertificateAuthority,
+        Field(
+            description="The CA that signs the certificates of users with authentication of type tls.",
+            json_schema_extra=rules(*authority_rules("clientsCa")),
+        ),
+    ] = CertificateAuthority()
     network_policy: Annotated[NetworkPolicy, Field(description="Who may reach the brokers' ports.")] = NetworkPolicy()
     rack: Annotated[Rack | None, Field(description="Spreads brokers and replicas over racks.")] = None
     chaos: Annotated[Chaos, Field(description="Faults on purpose.")] = Chaos()
@@ -452,6 +433,11 @@ class ClusterSpec(Part):
             description="The operator leaves the cluster alone, and only tells its status. Brokers fail over as ever."
         ),
     ] = False
+
+    @property
+    def secured(self) -> bool:
+        """Return whether TLS, authentication or authorization is asked for."""
+        return is_secured(self.model_dump(by_alias=True, exclude_none=True))
 
 
 # --- the status -------------------------------------------------------------------------------------------------------
@@ -474,6 +460,18 @@ class Bootstrap(Part):
 
     internal: Annotated[str | None, Field(description="Inside the Kubernetes cluster.")] = None
     external: Annotated[str | None, Field(description="Outside of it.")] = None
+
+
+class CertificatesStatus(Part):
+    """The CAs."""
+
+    cluster_ca_expires: Annotated[
+        datetime | None, Field(description="Until when the cluster CA is valid that signs now.")
+    ] = None
+    clients_ca_expires: Annotated[
+        datetime | None, Field(description="Until when the clients CA is valid that signs now.")
+    ] = None
+    renewing: Annotated[bool | None, Field(description="Whether one of them is being renewed.")] = None
 
 
 class ClusterStatus(Part):
@@ -500,6 +498,9 @@ class ClusterStatus(Part):
         Quantity | None, Field(description="Capacity of the largest of the brokers' volumes, once there is one.")
     ] = None
     bootstrap: Annotated[Bootstrap | None, Field(description="What clients start from.")] = None
+    certificates: Annotated[
+        CertificatesStatus | None, Field(description="The CAs of a cluster with TLS, authentication or authorization.")
+    ] = None
     topics: Annotated[int | None, Field(description="Topics.")] = None
     partitions: Annotated[int | None, Field(description="Partitions of all topics.")] = None
     under_replicated_partitions: Annotated[

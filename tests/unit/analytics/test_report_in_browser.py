@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-import shutil
-import subprocess
-from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +9,11 @@ import pytest
 from conftest import Analysed
 from synthetic_run import KILL_AT, POWER_LOSS_AT, STARTED_AT
 
+from tests.chromium import found_in, without_policy
 from tests.forms import in_full
 
 pytestmark = pytest.mark.timeout(900)
 
-DEADLINE_S = 300
 LOOK = """
 const told = {};
 const frames = [...document.querySelectorAll('svg.plot')];
@@ -89,30 +84,14 @@ addEventListener('message', (event) => {
   document.body.append(out);
 });
 </script><iframe src="page.html" width="%d" height="900"></iframe></body>"""
-VIRTUAL_MS = 10_000  # of the browser's own clock, which does not wait
-
-
-def browser() -> str:
-    found = next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-    )
-    if found is None:
-        pytest.skip("no Chromium here (apt-get install chromium): nobody has looked at the page in a browser")
-    return found
 
 
 def looked_at(html: str, width: int, scratch: Path) -> dict[str, Any]:
     """What a browser makes of the page in a window so wide. The policy of the page, which forbids to look so, is taken away."""
-    html = re.sub(r"<meta http-equiv=.*?>", "", html)
-    look = html.replace("</body>", f"<script>{LOOK}</script></body>")
+    look = without_policy(html).replace("</body>", f"<script>{LOOK}</script></body>")
     (scratch / "page.html").write_text(look, encoding="utf-8")
     (scratch / "frame.html").write_text(FRAME % width, encoding="utf-8")
-    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1400,1000"]
-    options += [f"--user-data-dir={scratch / 'profile'}", f"--virtual-time-budget={VIRTUAL_MS}"]
-    command = [browser(), *options, "--dump-dom", (scratch / "frame.html").as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
-    (told,) = re.findall(r'<pre id="told">(.*?)</pre>', done.stdout, re.DOTALL)
-    found: dict[str, Any] = json.loads(unescape(told))
+    found: dict[str, Any] = found_in(scratch / "frame.html", scratch, ["--window-size=1400,1000"])
     return found
 
 

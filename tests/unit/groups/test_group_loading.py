@@ -30,7 +30,7 @@ async def test_offsets_and_members_survive_the_broker() -> None:
         joined = await stable(first)
         rows = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]
         topics = [{"name": "ledger", "partitions": rows}]
-        await first.ask(
+        committed = await first.ask(
             "OffsetCommit",
             9,
             group_id="bank",
@@ -38,6 +38,7 @@ async def test_offsets_and_members_survive_the_broker() -> None:
             generation_id_or_member_epoch=joined.generation_id,
             topics=topics,
         )
+        assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
         async with one_broker(log=first.log) as heir:
             answer = await heir.ask(
                 "Heartbeat", 4, group_id="bank", generation_id=joined.generation_id, member_id=joined.member_id

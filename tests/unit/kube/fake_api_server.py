@@ -7,8 +7,9 @@ process die at its n-th write, before or after the write took effect.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Any
 
 from minikafka_kube.api_server import ApiError
 from minikafka_kube.instants import time_text
@@ -74,6 +75,30 @@ class FakeApiServer:
     async def replace_status(self, kind: Kind, namespace: str, thing: Object) -> Object:
         told = f"status {(thing.get('status') or {}).get('phase', '')}".strip()
         return self._write(told, lambda: self._replaced(kind, thing, "status"))
+
+    async def patch(self, kind: Kind, namespace: str, name: str, body: Mapping[str, Any]) -> Object:
+        """A merge patch of metadata and data, for what its uid and resource version name."""
+
+        def effect() -> Object:
+            there = self._there(kind, name)
+            expected = ("uid", "resourceVersion")
+            if any(body["metadata"].get(one) not in (None, there["metadata"][one]) for one in expected):
+                raise ApiError(409, "Conflict", "changed meanwhile")
+            for part, values in body.items():
+                there[part] = {**there.get(part, {}), **copied(values)}
+            there["metadata"]["resourceVersion"] = str(next(self._versions))
+            return copied(there)
+
+        return self._write(f"patch {kind.name}", effect)
+
+    async def apply_status(self, kind: Kind, namespace: str, name: str, status: Mapping[str, Any]) -> Object:
+        def effect() -> Object:
+            there = self._there(kind, name)
+            there["status"] = copied(dict(status))
+            there["metadata"]["resourceVersion"] = str(next(self._versions))
+            return copied(there)
+
+        return self._write(f"status {kind.name}", effect)
 
     async def set_finalizers(
         self, kind: Kind, namespace: str, name: str, resource_version: str, finalizers: list[str]

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from minikafka_operator.api.cluster import OPERATOR_KEYS, ClusterSpec
 from minikafka_operator.api.topic import Topic
+from minikafka_operator.api.user import User
 from minikafka_operator.crds import cluster_definition, documents, topic_definition
 
 ROOT = Path(__file__).parents[3]
@@ -138,6 +139,13 @@ class TestTopic:
         assert made.status.partitions[0].last_known_elr == [1]
         node = schema_of(topic_definition())["properties"]["status"]["properties"]["partitions"]["items"]
         assert node["x-kubernetes-preserve-unknown-fields"] is True, "a newer broker's fields are not pruned"
+
+
+def test_the_secured_example_is_one() -> None:
+    documents = list(yaml.safe_load_all((ROOT / "docs/guide/examples/secured.yaml").read_text()))
+    cluster, *users = documents
+    assert ClusterSpec.model_validate(cluster["spec"]).secured
+    assert [User.model_validate(each).spec.authentication.type for each in users] == ["scram-sha-512", "tls"]
 
 
 def test_the_example_is_one(tmp_path: Path) -> None:

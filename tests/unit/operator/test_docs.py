@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from minikafka_kube.freshness import GapReason
-from minikafka_operator.conditions import MEANINGS, ClusterCondition, ClusterReason, TopicReason
+from minikafka_operator.conditions import MEANINGS, ClusterCondition, ClusterReason, TopicReason, UserReason
 from minikafka_operator.telemetry import OperatorTelemetry
 
 PAGE = (Path(__file__).parents[3] / "docs/guide/kubernetes.md").read_text()
@@ -26,6 +26,12 @@ def test_reasons(reason: ClusterReason | GapReason) -> None:
 @pytest.mark.parametrize("reason", TopicReason)
 def test_reasons_of_topics(reason: TopicReason) -> None:
     assert re.search(rf"^\| {reason.value} \|", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("reason", UserReason)
+def test_reasons_of_users(reason: UserReason) -> None:
+    page = (Path(__file__).parents[3] / "docs/guide/security-on-kubernetes.md").read_text()
+    assert re.search(rf"^\| {reason.value} \|", page, re.MULTILINE)
 
 
 def test_metrics() -> None:

@@ -15,8 +15,9 @@ from jsonschema import Draft202012Validator
 from minikafka.protocol.types import TopicPartition
 from minikafka.testing import MiniKafkaCluster, VerbRefused
 from minikafka_chaos.load.reader import ReadRecord
-from minikafka_chaos.session.control import Control, ControlServer, is_loopback
+from minikafka_chaos.session.control import Control, ControlServer
 from minikafka_chaos.session.groups import GroupOffsets
+from minikafka_chaos.session.local_http import is_loopback
 from minikafka_chaos.session.openapi import document
 from minikafka_chaos.session.results import plain, result_schema
 from minikafka_chaos.session.verbs import VERBS, model

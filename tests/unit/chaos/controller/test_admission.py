@@ -46,6 +46,20 @@ class TestRefused:
         assert "spec.chaos.allowed" in await self.refused(world, "ChaosNotAllowed")
 
     @pytest.mark.parametrize(
+        "spec",
+        [
+            {"authorization": {"type": "simple"}},
+            {"listeners": {"internal": {"tls": True}}},
+            {"listeners": {"external": {"type": "NodePort", "authentication": {"type": "scram-sha-512"}}}},
+        ],
+        ids=["authorization", "tls", "authentication"],
+    )
+    async def test_a_cluster_where_its_clients_cannot_log_in(self, spec: dict[str, Any]) -> None:
+        world = World()
+        world.server.objects[CLUSTER.name, "shop"]["spec"] |= spec
+        assert "shop has TLS, authentication or authorization" in await self.refused(world, "NotSupported")
+
+    @pytest.mark.parametrize(
         ("change", "says"),
         [
             ({"workload": {"topic": "other"}}, "workload.topic other: no such topic"),

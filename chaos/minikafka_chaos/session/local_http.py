@@ -1,0 +1,127 @@
+"""A small HTTP server for this machine, or for who has its token: the control port, and the page of `minikafka watch`.
+
+Without a token only this machine is served, by its name: no page in a browser can have a request carried out unasked, not even
+one whose own name leads here. A body is JSON that says that it is.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import json
+import secrets
+import threading
+from collections.abc import Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+from minikafka_chaos.session.errors import VerbRefused
+
+BODY_BYTES_MAX = 1 << 20
+CLOSE_S = 0.1
+"""It takes this long at most until a server notices that it is to be closed."""
+JSON = "application/json"
+NO_TOKEN = "the token is missing or wrong: Authorization: Bearer TOKEN"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine comes there."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def token_for(host: str, token: str | None) -> str | None:
+    """Return the token that requests need: the one that was chosen, or a new one where others than this machine come."""
+    return token or (None if is_loopback(host) else secrets.token_urlsafe(24))
+
+
+class LocalHandler(BaseHTTPRequestHandler):
+    """Handles a request; `offered` says in words what there is, `token` what a request needs."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+    token: ClassVar[str | None] = None
+    offered: ClassVar[str] = ""
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Tell of a request that is none, or has another method, as of everything else."""
+        del explain
+        self.send_json(HTTPStatus(code), {"error": f"{message or HTTPStatus(code).phrase}: there is {self.offered}"})
+
+    def is_allowed(self) -> bool:
+        """Return whether the request has the token, where it needs one; else it is answered."""
+        offered = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self.token is None or hmac.compare_digest(offered.encode(), self.token.encode()):
+            return True
+        self.send_json(HTTPStatus.UNAUTHORIZED, {"error": NO_TOKEN})
+        return False
+
+    def check_host(self) -> None:
+        """Raise VerbRefused where this machine is called by a name that is not its own, and no token is needed."""
+        host = self.headers.get("Host", "").rpartition(":")[0].strip("[]")
+        if self.token is None and not is_loopback(host):
+            raise VerbRefused(f"Host: {host!r} is not this machine")
+
+    def body(self) -> Any:
+        """Read the JSON of a request. Raises VerbRefused."""
+        self.check_host()
+        if "Transfer-Encoding" in self.headers:  # fields that nobody reads would be those that are left out
+            raise VerbRefused("Transfer-Encoding: is not taken; send the body at once, with Content-Length")
+        size = self.headers.get("Content-Length", "0")
+        if not size.isdigit() or int(size) > BODY_BYTES_MAX:
+            raise VerbRefused(f"Content-Length: {size!r} is not a number of bytes up to {BODY_BYTES_MAX}")
+        raw = self.rfile.read(int(size))
+        if self.headers.get_content_type() != JSON:
+            raise VerbRefused(f"Content-Type: {self.headers.get_content_type()} is not {JSON}")
+        try:
+            return json.loads(raw or b"{}")
+        except (ValueError, RecursionError) as error:
+            raise VerbRefused(f"body: not JSON: {error}") from error
+
+    def send_json(self, status: HTTPStatus, answer: Mapping[str, Any]) -> None:
+        """Answer with a JSON object."""
+        self.send_whole(status, JSON, json.dumps(answer).encode() + b"\n")
+
+    def send_whole(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+        """Answer, and close."""
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        # Tests ask seldom. Of a connection that is kept, clients learn too late that it was closed meanwhile.
+        self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing: standard error is the user's."""
+        del format, args
+
+
+class LocalServer:
+    """Listens at once, and serves from `start` on, a thread for each connection. Raises VerbRefused when it cannot listen.
+
+    `what` names the port in messages.
+    """
+
+    def __init__(self, host: str, port: int, handler: type[LocalHandler], what: str) -> None:
+        try:
+            self._server = ThreadingHTTPServer((host, port), handler)
+        except OSError as error:
+            raise VerbRefused(f"{what}: cannot listen on {host}:{port} ({error.strerror or error})") from error
+        self._server.daemon_threads = True
+        self._name = what
+        name = f"[{host}]" if ":" in host else host
+        self.url = f"http://{name}:{self._server.server_address[1]}"
+
+    def start(self) -> None:
+        """Serve in the background."""
+        threading.Thread(target=self._server.serve_forever, args=(CLOSE_S,), name=self._name, daemon=True).start()
+
+    def close(self) -> None:
+        """Serve no more. Only after `start`."""
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,331 @@
+"""A secured cluster by kubectl alone: who is let in and may do what, new passwords, and new CAs under load (31 Build 3)."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import threading
+import time
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+
+from tests.e2e.broker_cluster import SMALL, BrokerCluster
+from tests.e2e.kubectl import Kubectl, KubectlError, condition, eventually
+from tests.e2e.machine import image, say
+from tests.e2e.manifest import manifest
+from tests.e2e.objects import Object
+
+pytestmark = pytest.mark.full
+
+EXAMPLE = Path(__file__).parents[2] / "docs/guide/examples/secured.yaml"
+GRACE_SECONDS = 150
+"""Of each step of a renewal. A kubelet brings a changed Secret within some two minutes."""
+RENEWED_SECONDS_MAX = 4 * GRACE_SECONDS + 600
+OPERATOR_NAMESPACE = "minikafka-operator"
+SOON_SECONDS = 360
+WORKLOAD = {"brokers": {"replicas": 3, "resources": SMALL}, "storage": {"size": "1Gi", "deleteClaim": True}}
+TERMS = {"graceSeconds": GRACE_SECONDS}
+
+
+def secret(kubectl: Kubectl, name: str) -> dict[str, str]:
+    """The data of a Secret."""
+    found = kubectl.objects.there("secret", name)["data"]
+    return {key: b64decode(value).decode() for key, value in found.items()}
+
+
+@pytest.fixture
+def secured(broker_cluster: Callable[[str], BrokerCluster]) -> Iterator[BrokerCluster]:
+    """The cluster and the users of the example."""
+    cluster, *users = yaml.safe_load_all(EXAMPLE.read_text())
+    found = broker_cluster(cluster["metadata"]["name"])
+    found.kubectl.apply(*users)  # they may well come first
+    took = found.up({**cluster["spec"], **WORKLOAD, "clusterCa": TERMS, "clientsCa": TERMS})
+    found.kubectl("wait", "--for=condition=Ready", "mku/alice", "mku/bob", f"--timeout={SOON_SECONDS}s", timeout=400)
+    say(f"{took:6.1f} s  kubectl apply to Ready of a secured cluster\n{found.kubectl('get', 'mkc,mku')}")
+    yield found
+    found.kubectl.delete("mku", "alice", f"--timeout={SOON_SECONDS}s")  # brokers have forgotten it by then
+
+
+class Inside:
+    """A pod with the cluster's certificates in it, and Kafka's properties for a user."""
+
+    def __init__(self, kubectl: Kubectl, bootstrap: str) -> None:
+        self.kubectl = kubectl
+        self.bootstrap = bootstrap
+        pod: Object = yaml.safe_load(manifest("client.yaml", image=image("chaos")))
+        pod["spec"]["volumes"].append({"name": "ca", "secret": {"secretName": "demo-cluster-ca-cert"}})
+        mounts = pod["spec"]["containers"][0]["volumeMounts"]
+        mounts.append({"name": "ca", "mountPath": "/ca", "readOnly": True})
+        kubectl.apply(pod)
+        kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=240s")
+
+    def log_in(self, user: str) -> None:
+        """From now on as this user, with what its Secret has now."""
+        lines = {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": secret(self.kubectl, user)["sasl.jaas.config"],
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": "/ca/ca.crt",
+        }
+        text = "".join(f"{key}={value}\n" for key, value in lines.items())
+        self.kubectl("exec", "--stdin", "client", "--", "sh", "-c", "cat >/tmp/client.properties", stdin=text)
+
+    def run(self, *arguments: str, stdin: str | None = None, bootstrap: str = "", known: bool = True) -> str:
+        """One of our commands. Raises KubectlError with what it says."""
+        options = ["--command-config", "/tmp/client.properties"] if known else []
+        how = ["exec", "--stdin", "client"] if stdin is not None else ["exec", "client"]
+        command = ["minikafka", *arguments, "--bootstrap", bootstrap or self.bootstrap, *options]
+        return self.kubectl(*how, "--", *command, stdin=stdin)
+
+    def refused(self, *arguments: str, **how: Any) -> str:
+        with pytest.raises(KubectlError) as said:
+            self.run(*arguments, **how)
+        return str(said.value)
+
+
+def test_two_users_by_kubectl_alone(secured: BrokerCluster) -> None:
+    kubectl = secured.kubectl
+    client = Inside(kubectl, secured.status["bootstrap"]["internal"])
+    client.log_in("alice")
+    client.run("topic", "create", "orders-1", "--partitions", "3")
+    client.run("produce", "orders-1", stdin="one\ntwo\n")
+    group = ("--group", "orders-readers", "--from-beginning")
+    read = client.run("consume", "orders-1", *group, "--max-messages", "2", "--timeout", "60")
+    assert "AUTHORIZATION" in client.refused("consume", "orders-1", "--group", "elsewhere", "--timeout", "20").upper()
+    assert sorted(read.split()) == ["one", "two"]
+    assert "AUTHORIZATION" in client.refused("topic", "create", "elsewhere").upper()
+    assert client.refused("produce", "elsewhere", "--timeout", "20", stdin="x\n")
+
+    # Who shows nothing, or the wrong thing, gets nowhere.
+    assert client.refused("topic", "list", known=False)
+    brokers = f"demo-broker-0.demo-brokers.{kubectl.namespace}.svc:9091"
+    assert client.refused("topic", "list", bootstrap=brokers), "the port of brokers, with a password"
+    assert client.refused("topic", "list", bootstrap=brokers, known=False)
+
+    before = secret(kubectl, "alice")["password"]
+    kubectl("annotate", "mku", "alice", "minikafka.dev/renew=1")
+    eventually(
+        lambda: secret(kubectl, "alice")["password"],
+        lambda now: now != before,
+        seconds=SOON_SECONDS,
+        what="alice has a new password",
+    )
+
+    def old_is_refused() -> bool:
+        try:
+            client.run("topic", "list")
+        except KubectlError:
+            return True
+        return False
+
+    eventually(old_is_refused, seconds=SOON_SECONDS, what="the old password counts no more")
+    client.log_in("alice")
+    assert "orders-1" in client.run("topic", "list")
+
+    kubectl.patch("mku", "alice", {"spec": {"authorization": {"acls": []}}})
+    eventually(
+        lambda: "orders-1" in client.run("topic", "list"),
+        lambda seen: not seen,
+        seconds=SOON_SECONDS,
+        what="without ACLs alice sees nothing",
+    )
+    operator = ("logs", "--selector", "app.kubernetes.io/name=minikafka-operator", "--tail", "-1")
+    said = kubectl.within(OPERATOR_NAMESPACE)(*operator)
+    told = said + json.dumps([secured.get(), *kubectl.objects.list("mku"), *kubectl.objects.list("event")])
+    for password in (before, secret(kubectl, "alice")["password"]):
+        assert password not in told
+    assert "PRIVATE KEY" not in told
+
+
+class CarefulClient:
+    """A producer outside that reads its certificates anew when they change, as a service with mounted Secrets would."""
+
+    def __init__(self, cluster: BrokerCluster, user: str, topic: str, folder: Path) -> None:
+        self.cluster, self.user, self.topic, self.folder = cluster, user, topic, folder
+        self.acknowledged: dict[int, float] = {}
+        self.refused: list[str] = []
+        self.renewals = 0
+        self._sent = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="careful client")
+
+    def settings(self) -> dict[str, Any]:
+        """librdkafka's, of the Secrets as they are now."""
+        texts = {"ca.pem": secret(self.cluster.kubectl, "demo-cluster-ca-cert")["ca.crt"]}
+        texts["user.pem"] = secret(self.cluster.kubectl, self.user)["user.pem"]
+        for name, text in texts.items():
+            (self.folder / name).write_text(text)
+        return {
+            "bootstrap.servers": self.cluster.bootstrap,
+            "broker.address.family": "v4",
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(self.folder / "ca.pem"),
+            "ssl.certificate.location": str(self.folder / "user.pem"),
+            "ssl.key.location": str(self.folder / "user.pem"),
+            "reconnect.backoff.max.ms": 200,
+        }
+
+    def versions(self) -> list[str]:
+        names = ("demo-cluster-ca-cert", self.user)
+        found = [self.cluster.kubectl.objects.there("secret", name) for name in names]
+        return [each["metadata"]["resourceVersion"] for each in found]
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        self._thread.start()
+        try:
+            eventually(lambda: len(self.acknowledged) > 100, seconds=SOON_SECONDS, what="the load has begun")
+            yield
+        finally:
+            self._stop.set()
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            versions = self.versions()
+            producer = Producer({**self.settings(), "acks": "all", "enable.idempotence": True, "linger.ms": 5})
+            looked = time.monotonic()
+            while not self._stop.is_set():
+                self._send(producer)
+                if time.monotonic() - looked > 5:
+                    looked = time.monotonic()
+                    if self.versions() != versions:
+                        self.renewals += 1
+                        break
+            assert producer.flush(SOON_SECONDS) == 0
+
+    def _send(self, producer: Producer) -> None:
+        number = self._sent
+        self._sent += 1
+
+        def told(error: object, _message: Message) -> None:
+            if error is None:
+                self.acknowledged[number] = time.monotonic()
+            else:
+                self.refused.append(str(error))
+
+        producer.produce(self.topic, str(number), partition=number % 3, on_delivery=told)
+        producer.poll(0.02)
+
+    def read_back(self) -> set[int]:
+        """All that is in the topic."""
+        consumer = Consumer({**self.settings(), "group.id": "carol", "enable.partition.eof": True})
+        consumer.assign([TopicPartition(self.topic, each, 0) for each in range(3)])
+        found: set[int] = set()
+        ended: set[int | None] = set()
+        deadline = time.monotonic() + SOON_SECONDS
+        while len(ended) < 3:
+            assert time.monotonic() < deadline, f"read {len(found)} records, ends of {ended}"
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            if message.error():
+                ended.add(message.partition())
+            else:
+                found.add(int(message.value() or b""))
+        consumer.close()
+        return found
+
+    def longest_pause(self, until: float) -> float:
+        """Between two acknowledgements, of those until a moment, in seconds."""
+        moments = sorted(moment for moment in self.acknowledged.values() if moment <= until)
+        return max(after - before for before, after in pairwise(moments))
+
+
+def shows(address: str, trusted: str) -> bool:
+    """Whether a broker shows a certificate that one of these has signed."""
+    context = ssl.create_default_context(cadata=trusted)
+    host, _, port = address.rpartition(":")
+    try:
+        with (
+            socket.create_connection((host, int(port)), timeout=60) as plain,
+            context.wrap_socket(plain, server_hostname=host),
+        ):
+            return True  # that no certificate is shown here is told after the handshake
+    except ssl.SSLError:
+        return False
+
+
+CAROL: Object = {
+    "apiVersion": "minikafka.dev/v1alpha1",
+    "kind": "MiniKafkaUser",
+    "metadata": {"name": "carol"},
+    "spec": {
+        "clusterRef": {"name": "demo"},
+        "authentication": {"type": "tls"},
+        "authorization": {
+            "type": "simple",
+            "acls": [
+                {
+                    "resource": {"type": "topic", "name": "load-", "patternType": "prefix"},
+                    "operations": ["Read", "Write"],
+                },
+                {"resource": {"type": "group", "name": "carol"}, "operations": ["Read"]},
+            ],
+        },
+    },
+}
+LOAD: Object = {
+    "apiVersion": "minikafka.dev/v1alpha1",
+    "kind": "MiniKafkaTopic",
+    "metadata": {"name": "load-1"},
+    "spec": {"clusterRef": {"name": "demo"}, "partitions": 3, "replicationFactor": 3},
+}
+
+
+def test_both_authorities_are_renewed_under_load(secured: BrokerCluster, tmp_path: Path) -> None:
+    """Nothing acknowledged is lost, nothing is refused, and no pod is replaced. The longest pause is printed."""
+    kubectl = secured.kubectl
+    kubectl.apply(CAROL, LOAD)
+    kubectl("wait", "--for=condition=Ready", "mku/carol", "mkt/load-1", f"--timeout={SOON_SECONDS}s", timeout=400)
+    before = {name: secret(kubectl, f"demo-{name}-ca-cert")["ca.crt"] for name in ("cluster", "clients")}
+    pods = {pod["metadata"]["uid"] for pod in kubectl.objects.list("pod", secured.selector)}
+    client = CarefulClient(secured, "carol", "load-1", tmp_path)
+    with client.at_work():
+        began = time.monotonic()
+        for name in before:
+            kubectl("annotate", "mkc", "demo", f"minikafka.dev/renew-{name}-ca=1")
+
+        def now() -> dict[str, str]:
+            return {name: secret(kubectl, f"demo-{name}-ca-cert")["ca.crt"] for name in before}
+
+        def is_over(found: dict[str, str]) -> bool:
+            return all(text.count("BEGIN CERT") == 1 and text != before[name] for name, text in found.items())
+
+        after = eventually(now, is_over, seconds=RENEWED_SECONDS_MAX, what="both CAs are renewed")
+        for address in secured.external().values():
+            trusted = after["cluster"]
+            what = f"{address} shows a certificate of the new CA"
+            eventually(lambda: shows(address, trusted), seconds=SOON_SECONDS, what=what)  # noqa: B023
+        renewed = time.monotonic()
+        # Brokers that connect to each other anew do so with what they have now.
+        restarts = secured.restarts(0)
+        secured.kill_container(0)
+        secured.wait_restarted(0, restarts)
+        secured.wait_broker_ready(0)
+        eventually(
+            secured.get,
+            lambda found: condition(found, "ReplicationHealthy").get("status") == "True",
+            seconds=SOON_SECONDS,
+            what="all replicas are in sync again",
+        )
+        more = len(client.acknowledged) + 100
+        eventually(lambda: len(client.acknowledged) > more, seconds=SOON_SECONDS, what="the load goes on")
+    assert not client.refused, client.refused[:3]
+    assert client.renewals >= 2, "the client had to read its certificates anew"
+    assert set(client.acknowledged) <= client.read_back(), "what was acknowledged is there"
+    assert {pod["metadata"]["uid"] for pod in kubectl.objects.list("pod", secured.selector)} == pods, "no roll"
+    say(
+        f"{renewed - began:6.1f} s  both CAs renewed in steps of {GRACE_SECONDS} s; {len(client.acknowledged)} records "
+        f"acknowledged, none lost; the longest pause meanwhile: {client.longest_pause(renewed):.2f} s"
+    )

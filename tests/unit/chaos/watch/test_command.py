@@ -1,0 +1,78 @@
+"""The command: what it refuses, in one line, and the page that it writes."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from minikafka.cli.main import main
+
+JOURNAL = {"time": 1.0, "kind": "note", "text": "cluster is up"}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "a-run"
+    folder.mkdir()
+    (folder / "journal.jsonl").write_text(json.dumps(JOURNAL) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([], "give one of RUN_DIR and --data DIR"),
+        (["RUN", "--data", "DIR"], "give one of RUN_DIR and --data DIR"),
+        (["--data", "DIR", "--html", "FILE"], "--html: is written of a RUN_DIR"),
+        (["RUN", "--web", "0", "--html", "FILE"], "--html: is written of a RUN_DIR"),
+        (["RUN", "--web", "70000"], "--web: '70000' is no port; allowed: 0 to 65535"),
+        (["RUN", "--web", "there"], "--web: 'there' is no port"),
+        (["RUN"], "standard input and output are no terminal; there are --web PORT"),
+        (["nothing-here"], "is no run: it has no journal.jsonl"),
+        (["--data", "nothing-here"], "--data: "),
+        (["RUN", "--html", "no/such/folder/page.html"], "--html: no/such/folder/page.html: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    run: Path, arguments: Sequence[str], line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(run.parent)
+    assert main(["watch", *(str(run) if each == "RUN" else each for each in arguments)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("minikafka watch: ") and line in error and error.count("\n") == 1
+
+
+def test_a_file_that_is_no_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("hello\n")
+    assert main(["watch", str(path)]) == 2
+    assert "is neither a run's folder nor what `minikafka simulate --seed N --trace` prints" in capsys.readouterr().err
+
+
+def test_a_page_is_written(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    assert main(["watch", str(run), "--html", str(page)]) == 0
+    assert capsys.readouterr().out == f"{page}: 1 steps\n"
+    assert "<title>a-run</title>" in page.read_text()
+
+
+def test_without_textual_the_extra_is_named(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.delitem(sys.modules, "minikafka_chaos.watch.terminal", raising=False)
+    importer = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name.startswith("textual"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return importer(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert main(["watch", str(run)]) == 2
+    assert "needs the extra 'watch': pip install 'minikafka[watch]'" in capsys.readouterr().err
