@@ -11,6 +11,7 @@ client looks for a new leader.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -184,25 +185,20 @@ def _answer(
         for name, row in results:
             if name in stats.topics and any(result.error for result in row):
                 stats.topics[name].failed_produce += 1
-    throttle_ms = 0
+    throttle_ms, client = 0, None
     if connection.broker.metadata.image.quotas.is_set:
-        throttle_ms = _throttled(connection, slot, header, request)
+        client = ClientIdentity(connection.principal, header.client_id or "")
+        seconds = slot.handled_seconds if request.acks else None
+        throttle_ms = connection.broker.quotas.produced(client, slot.size, seconds)
+        connection.muting.mute(throttle_ms)
     if request.acks == 0:
         connection.answer(slot, [])
         if failed:
             connection.close()
         return
+    began = 0.0 if client is None else time.perf_counter()
     endpoints = connection.new_leaders(failed) if failed and header.api_version >= NEW_LEADER_VERSION else None
-    connection.answer(
-        slot,
-        [codec.encode_produce_response(header.api_version, header.correlation_id, results, endpoints, throttle_ms)],
-    )
-
-
-def _throttled(connection: ClientConnection, slot: Slot, header: RequestHeader, request: ProduceRequest) -> int:
-    """Count the request, and read nothing more from who has to wait; the milliseconds."""
-    client = ClientIdentity(connection.principal, header.client_id or "")
-    seconds = slot.handled_seconds if request.acks else None
-    throttle_ms = connection.broker.quotas.produced(client, slot.size, seconds)
-    connection.muting.mute(throttle_ms)
-    return throttle_ms
+    answer = codec.encode_produce_response(header.api_version, header.correlation_id, results, endpoints, throttle_ms)
+    connection.answer(slot, [answer])
+    if client is not None:
+        connection.broker.quotas.spent(client, time.perf_counter() - began)
