@@ -115,9 +115,19 @@ class Quotas:
                 producer.poll(0.05)
         producer.purge()
 
+    def make_topic(self) -> None:
+        """With as much as a Fetch may get."""
+        row = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+        self.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [row], "timeout": 5000, "validate_only": False})
+        for _ in range(3):
+            self.ask(ApiKey.PRODUCE, 9, self._batch(100_000))
+
+    def _batch(self, size: int) -> dict[str, Any]:
+        topic = {"name": "t", "partition_data": [{"index": 0, "records": record_batch([os.urandom(size)])}]}
+        return {"transactional_id": None, "acks": 1, "timeout": 30_000, "topic_data": [topic]}
+
     def produce_raw(self, stop: threading.Event) -> None:
-        topic = {"name": "t", "partition_data": [{"index": 0, "records": record_batch([os.urandom(1_000)])}]}
-        request = {"transactional_id": None, "acks": 1, "timeout": 30_000, "topic_data": [topic]}
+        request = self._batch(1_000)
         with BrokerConnection(*self.address, 60) as connection:
             while not stop.is_set():
                 connection.request(ApiKey.PRODUCE, 9, request)
@@ -210,8 +220,7 @@ def main() -> int:
         cluster.up(1, free_base_port(1), {"max.connections": "1000"})
         try:
             quotas = Quotas(cluster, args.seconds)
-            row = {"name": "t", "num_partitions": 1, "replication_factor": 1}
-            quotas.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [row], "timeout": 5000, "validate_only": False})
+            quotas.make_topic()
             for case in chosen:
                 with quotas.limited(case.quota, case.allowed, **case.entity):
                     counted = quotas.measure(case.metric, partial(case.load, quotas)) / case.unit
