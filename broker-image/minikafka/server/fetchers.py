@@ -115,10 +115,18 @@ class ReplicaFetcher:
         assert running is not None, "who has connected has run in a loop"
         asked = self._loop.next_fetch(running.time(), overtake)
         self._flush_soon()
-        if self._loop.wake_at is not None and self._timer is None:
-            self._timer = running.call_at(self._loop.wake_at, self._backed_off)
+        self._set_timer(running)
         if asked:
             self._fetch(connection, asked)
+
+    def _set_timer(self, running: asyncio.AbstractEventLoop) -> None:
+        """For the first of the partitions that back off: one that began later may be over sooner."""
+        wake_at, timer = self._loop.wake_at, self._timer
+        if wake_at is None or (timer is not None and timer.when() <= wake_at):
+            return
+        if timer is not None:
+            timer.cancel()
+        self._timer = running.call_at(wake_at, self._backed_off)
 
     async def _connect(self) -> None:
         self._running = asyncio.get_running_loop()

@@ -11,6 +11,7 @@ from minikafka.groups.placement import partition_for
 from minikafka.groups.requests import GroupProtocol, JoinRequest, SyncRequest
 from minikafka.log.errors import LogDirFailure
 from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.records import iterate_batches
 
 from tests.waiting import until
 
@@ -64,6 +65,43 @@ async def test_a_long_log_is_loaded_in_slices() -> None:
             await until(lambda: len(heir.groups.coordinator.owned) == PARTITIONS)
             answer = await heir.ask("OffsetFetch", 7, group_id="simple", topics=None)
             assert answer.topics[0].partitions[0].committed_offset == 5
+
+
+async def test_every_slice_goes_on_where_the_last_one_ended() -> None:
+    """Offsets that are passed over make consumers start over, without a word."""
+    topics = [f"ledger-{number}" for number in range(5)]
+    async with one_broker() as first:
+        first.topics |= dict.fromkeys(topics, 1)
+        for topic in topics:
+            rows = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]
+            one = [{"name": topic, "partitions": rows}]
+            await first.ask("OffsetCommit", 9, group_id="simple", member_id="", topics=one)
+        async with one_broker(log=first.log, leads=False) as heir:
+            heir.groups.host.load_slice = 0.0
+            heir.lead()
+            await until(lambda: len(heir.groups.coordinator.owned) == PARTITIONS)
+            answer = await heir.ask("OffsetFetch", 7, group_id="simple", topics=None)
+            assert [topic.name for topic in answer.topics] == topics
+
+
+async def test_a_load_of_an_earlier_term_has_no_say_in_the_present_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It read a log that may have been opened anew since; what that refuses is no trouble of today."""
+    partition = partition_for("simple", PARTITIONS)
+    async with one_broker() as first:
+        rows = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]
+        for _ in range(3):
+            topics = [{"name": "ledger", "partitions": rows}]
+            await first.ask("OffsetCommit", 9, group_id="simple", member_id="", topics=topics)
+        async with one_broker(log=first.log, leads=False) as heir:
+            heir.groups.host.load_slice = 0.0
+            heir.lead()
+            heir.groups.host.on_leadership_change(partition, False)
+            heir.read_error = LogDirFailure("the log before", permanent=False)
+            batches = [batch for raw in first.log[partition] for batch in iterate_batches(raw)]
+            monkeypatch.setattr(heir, "read", lambda *_: iter(batches))
+            heir.groups.host.on_leadership_change(partition, True)
+            await until(lambda: partition in heir.groups.coordinator.owned)
+            assert "component_failed" not in heir.events
 
 
 async def test_leadership_lost_while_loading() -> None:

@@ -197,6 +197,19 @@ class TestBackOff:
         assert lab.answer(lab.asked, top=int(ErrorCode.NOT_CONTROLLER)) == []
         assert lab.asks() == [] and lab.loop.wake_at is not None
 
+    def test_whoever_backs_off_shortest_is_waited_for(self) -> None:
+        """One that is refused for long keeps no other from being asked for again."""
+        lab = Lab(2)
+        for _ in range(3):
+            lab.followers[0].next = FetchOutcome.BACK_OFF
+            lab.asks()
+            lab.answer({key: at for key, at in lab.asked.items() if key[1] == 0}, REFUSED)
+            lab.now += BACKOFF_MAX
+        assert sorted(lab.asks()) == [0, 1]
+        lab.followers[1].next = FetchOutcome.BACK_OFF
+        lab.answer(lab.asked, REFUSED)
+        assert lab.asks() == [] and lab.loop.wake_at == pytest.approx(lab.now + BACKOFF_SECONDS_FIRST)
+
     def test_a_new_term_does_not_wait(self) -> None:
         lab = Lab()
         lab.round(FetchOutcome.BACK_OFF, REFUSED)

@@ -106,6 +106,17 @@ def test_a_log_that_is_no_longer_hosted_is_left_alone(scene: Scene) -> None:
     assert scene.flushes.next(scene.partition) is None
 
 
+def test_a_log_that_is_hosted_anew_is_not_flushed_for_the_one_before_it(scene: Scene) -> None:
+    """Its files are gone: what they refuse would take the log of the next topic of that name offline."""
+    job = scene.begin()
+    scene.lab.produce(0)
+    scene.lab.replicas.remove(scene.partition)
+    assert scene.lab._partition(0, (1, 2)) is scene.lab.replicas.get("t", 0) is not scene.partition
+    job.run()
+    scene.flushes.done(scene.partition, job)
+    assert scene.flushes.next(scene.partition) is None
+
+
 def test_one_that_was_given_up_may_begin_again(scene: Scene) -> None:
     scene.begin()
     scene.flushes.give_up(scene.partition)

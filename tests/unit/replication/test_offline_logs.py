@@ -35,7 +35,8 @@ class Scene:
         self.parts = {
             tp: SimpleNamespace(high_watermark=8, log=None, set_high_watermark=lambda _: None) for tp in (A, B)
         }
-        self.logs = SimpleNamespace(logs={tp: SimpleNamespace(failure=None) for tp in (A, B)}, replace=self._replace)
+        logs = {tp: SimpleNamespace(failure=None) for tp in (A, B)}
+        self.logs = SimpleNamespace(logs=logs, replace=self._replace, high_watermarks={})
         replicas: Any = SimpleNamespace(get=lambda topic, index: self.parts.get(TopicPartition(topic, index)))
         clock = Clock(lambda: self.now, lambda: 0, lambda s, event: self.waiting.append((self.now + s, event)))
         self.policy = OfflineLogs(self, replicas, clock)

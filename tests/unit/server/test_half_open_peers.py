@@ -226,6 +226,27 @@ async def test_a_forwarded_request(peer: HalfOpen, monkeypatch: pytest.MonkeyPat
             await unanswered.membership.forward(ApiKey.CREATE_TOPICS, 5, b"")
 
 
+async def test_a_forwarded_request_goes_to_who_is_the_controller_now(
+    peer: HalfOpen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one before may live on, and with it the connection; it would only say that it is none."""
+    unanswered = Unanswered(peer)
+    asked: list[tuple[str, int]] = []
+
+    async def connect(host: str, port: int, *_: object) -> Any:
+        async def request_raw(*_: object) -> bytes:
+            asked.append((host, port))
+            return b""
+
+        return SimpleNamespace(is_open=True, request_raw=request_raw, close=lambda: None)
+
+    monkeypatch.setattr(unanswered.broker.context.channels, "connect", connect)
+    monkeypatch.setattr(unanswered.broker.metadata, "address_of", {2: ("h", 92), 3: ("g", 93)}.get)
+    for unanswered.membership.lifecycle.controller_id in (2, 3):
+        await unanswered.membership.forward(ApiKey.CREATE_TOPICS, 5, b"")
+    assert asked == [("h", 92), ("g", 93)]
+
+
 async def test_clients_that_ask_nothing_are_let_go(tmp_path: Path) -> None:
     """``connections.max.idle.ms``; a broker whose heartbeats come over a connection keeps it."""
     async with running(tmp_path, 2, connections_max_idle_ms="300") as cluster:

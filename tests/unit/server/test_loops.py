@@ -16,11 +16,13 @@ from minikafka.metadata.image import ClusterImage
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.replicas import ReplicaManager
+from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server import supervision
 from minikafka.server.broker import Broker
 from minikafka.server.housekeeping import Housekeeping
 
-from tests.unit.server.in_process import DEADLINE, Cluster, get, running
+from tests.unit.replication.test_replicas import Lab
+from tests.unit.server.in_process import DEADLINE, Cluster, context, get, running
 from tests.waiting import until
 
 LONG = "x" * 249
@@ -235,6 +237,40 @@ async def test_a_periodic_task_survives_anything(
         broken.clear()
         await until(lambda: not broker.context.health.problems())
         assert (await get(broker, "/healthz")) == (200, "ok\n")
+
+
+async def test_a_flush_that_breaks_down_keeps_no_later_one_from_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With flush.messages no producer to it would ever be answered again (R17)."""
+    about, lab = context(), Lab()
+    broken: list[bool] = [True]
+    monkeypatch.setattr(lab.replicas, "flushed", breaking(broken, lab.replicas.flushed))
+    reporter = ReplicaReporter(about, lab.replicas, lambda *_: None)
+    housekeeping = Housekeeping(about, lab.replicas, reporter, dict, lambda _: None)
+    (partition, _) = lab.partitions
+    lab.produce(0)
+    housekeeping.flush_soon(partition)
+    await until(about.health.problems)
+    assert not partition.flushing
+    broken.clear()
+    lab.produce(0)
+    housekeeping.flush_soon(partition)
+    await until(lambda: partition.log.flushed_offset == 2)
+    await housekeeping.stop()
+
+
+async def test_a_topic_of_which_something_was_not_carried_out_is_not_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said at /healthz that all is well, and was not looked at again."""
+    monkeypatch.setattr("minikafka.server.metadata_cache.WATCH_SECONDS", 0.05)
+    async with running(tmp_path, 1) as cluster:
+        broker = cluster.brokers[1]
+        broken: list[bool] = [True]
+        monkeypatch.setattr(broker.groups.host, "role_changed", breaking(broken, broker.groups.host.role_changed))
+        await cluster.create("bad")
+        assert list(broker.context.health.problems()) == ["topic bad"]
+        broken.clear()
+        await until(lambda: not broker.context.health.problems())
 
 
 @pytest.mark.parametrize("method", ["_check_isr", "_retain_one"])

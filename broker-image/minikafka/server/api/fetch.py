@@ -59,12 +59,13 @@ TIMER_SECONDS_MIN = 0.001
 class WaitingFetch:
     """The one Fetch of a connection that waits in the purgatory. One timer, which follows the deadline of whatever waits."""
 
-    __slots__ = ("_fetch", "_now", "_timer")
+    __slots__ = ("_fetch", "_now", "_timer", "_timer_ends")
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._fetch: DelayedFetch | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_ends = 0.0
 
     @property
     def is_waiting(self) -> bool:
@@ -77,8 +78,16 @@ class WaitingFetch:
 
     def wait(self, fetch: DelayedFetch, max_wait_ms: int, loop: asyncio.AbstractEventLoop | None) -> None:
         self._fetch = fetch
-        if self._timer is None and loop is not None:
-            self._timer = loop.call_later(max_wait_ms / 1000, self._due, loop)
+        if loop is None:
+            return
+        if self._timer is not None:
+            if self._timer_ends <= fetch.deadline:
+                return  # it looks at the deadline then
+            self._timer.cancel()  # of one that would have waited for longer
+        self._set(max_wait_ms / 1000, fetch.deadline, loop)
+
+    def _set(self, seconds: float, ends: float, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer, self._timer_ends = loop.call_later(seconds, self._due, loop), ends
 
     def _due(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
@@ -89,7 +98,7 @@ class WaitingFetch:
         if left <= TIMER_SECONDS_MIN:
             fetch.retry(True)
         else:
-            self._timer = loop.call_later(left, self._due, loop)
+            self._set(left, fetch.deadline, loop)
 
     def give_up(self) -> None:
         """The connection is closed."""
