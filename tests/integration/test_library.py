@@ -14,8 +14,8 @@ from minikafka_chaos.scenario.scenario import ExpectSpec
 from minikafka_chaos.scenario.variants import NAMES
 from minikafka_chaos.verdict.expectation import difference
 
-CHOSEN = ("commit-before-processing", "disk-full", "kip-279")
-"""Those that no other ground can do, and one under two settings; the stories have tests of their own."""
+CHOSEN = ("commit-before-processing", "disk-full", "kip-279", "poison-record")
+"""Those with processes of their own, what no other ground can do, and one under two settings; the stories have others."""
 
 
 def wanted() -> list[tuple[str, ExpectSpec]]:

@@ -230,7 +230,7 @@ def ends(markers: DataFrame, bases: DataFrame) -> DataFrame:
 
 
 def of_groups(markers: DataFrame, places: DataFrame, extents: DataFrame, bases: DataFrame) -> DataFrame:
-    """Return what groups of consumers went past without processing it, processed again, or began again (rule Groups)."""
+    """Return what groups of consumers went past without processing it, did twice, or began again (rule Groups)."""
     return query(
         named(
             """
@@ -241,11 +241,11 @@ def of_groups(markers: DataFrame, places: DataFrame, extents: DataFrame, bases: 
               SELECT h.run, h.topic, h.partition, seq, op, offset, value, name
               FROM {markers} h JOIN member m ON m.run = h.run AND m.process = h.process JOIN {bases} b ON b.run = h.run
               LEFT SEMI JOIN {extents} e ON e.run = h.run AND e.topic = h.topic AND e.partition = h.partition
-              WHERE op IN ('assign', 'process', 'commit') AND type = 'ok' AND time >= accept_before
+              WHERE op IN ('assign', 'process', 'dead_letter', 'commit') AND type = 'ok' AND time >= accept_before
                 AND time > coalesce(gone[h.topic], double('-Infinity'))
             ), extent AS (
               SELECT run, topic, partition, name, min(offset) FILTER (WHERE op = 'assign') AS start,
-                     max(offset) FILTER (WHERE op <> 'process') AS reach
+                     max(offset) FILTER (WHERE op IN ('assign', 'commit')) AS reach
               FROM step GROUP BY run, topic, partition, name
             ), passed AS (
               SELECT p.run, p.topic, p.partition, p.offset, p.value, name
@@ -255,14 +255,15 @@ def of_groups(markers: DataFrame, places: DataFrame, extents: DataFrame, bases: 
             ), placed AS (
               SELECT *, last(IF(op = 'commit', offset, NULL), true) OVER (PARTITION BY run, topic, partition, name ORDER BY seq
                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS committed
-              FROM step WHERE op <> 'process'
+              FROM step WHERE op IN ('assign', 'commit')
             )
             SELECT run, :unprocessed: AS kind, false AS note, topic, partition, offset, value
-            FROM passed a LEFT ANTI JOIN (SELECT * FROM step WHERE op = 'process') s
+            FROM passed a LEFT ANTI JOIN (SELECT * FROM step WHERE op IN ('process', 'dead_letter')) s
               ON s.run = a.run AND s.topic = a.topic AND s.partition = a.partition AND s.name = a.name AND s.value = a.value
             UNION ALL
-            SELECT run, :reprocessed:, true, topic, partition, offset, value FROM step WHERE op = 'process'
-            GROUP BY run, topic, partition, name, offset, value HAVING count(*) > 1
+            SELECT run, IF(op = 'process', :reprocessed:, :duplicate-dead-letter:), op = 'process', topic, partition, offset,
+                   value FROM step WHERE op IN ('process', 'dead_letter')
+            GROUP BY run, op, topic, partition, name, offset, value HAVING count(*) > 1
             UNION ALL
             SELECT run, :rewound:, false, topic, partition, offset, CAST(NULL AS STRING) FROM placed
             WHERE op = 'assign' AND offset < committed

@@ -147,14 +147,14 @@ HISTORY = Landed(
     },
     typed=True,
     must="line.process IS NOT NULL AND line.op IN ('send', 'poll', 'assign', 'read', 'start_offset', 'end_offset', 'workload', "
-    "'join', 'process', 'commit') "
+    "'join', 'process', 'dead_letter', 'commit') "
     "AND line.type IN ('invoke', 'ok', 'fail', 'info') "
     "AND (line.op <> 'send' OR (line.value IS NOT NULL AND line.topic IS NOT NULL)) "
     "AND coalesce(line.partition, 0) >= 0 AND coalesce(line.batch, 0) >= 0 AND coalesce(line.seq, 0) >= 0 "
     "AND (line.type <> 'ok' OR coalesce(line.offset, 0) >= 0) "
     "AND (line.type <> 'ok' OR line.op IN ('send', 'workload') OR (line.op = 'join' AND line.value IS NOT NULL) "
     "OR (line.op <> 'join' AND line.topic IS NOT NULL AND line.partition IS NOT NULL "
-    "AND line.offset IS NOT NULL AND (line.op NOT IN ('poll', 'process') OR line.value IS NOT NULL))) "
+    "AND line.offset IS NOT NULL AND (line.op NOT IN ('poll', 'process', 'dead_letter') OR line.value IS NOT NULL))) "
     "AND (line.settings IS NULL OR (line.settings LIKE '{%' "
     "AND (get_json_object(line.settings, '$.idempotence') IS NULL "
     "OR from_json(line.settings, 'idempotence BOOLEAN').idempotence IS NOT NULL)))",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -55,6 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="PORT",
             help=f"{of}, for the first broker; default {above} above --base-port",
         )
+    parser.add_argument(
+        "--advertised-host",
+        metavar="HOST",
+        help="where clients elsewhere reach this machine (or container): brokers tell it to all clients, and listen for them on "
+        "every interface. It has to lead here from here, too",
+    )
     parser.add_argument(
         "--config",
         action="append",
@@ -222,6 +229,7 @@ def _up(cluster: LocalCluster | ControlledCluster, args: argparse.Namespace) -> 
             replication_base_port=args.replication_base_port,
             metrics_base_port=args.metrics_base_port,
             racks=args.racks,
+            advertised_host=_known_here(args.advertised_host),
             unflushed=False if args.no_unflushed_dir else None,
             timeout=args.timeout,
         )
@@ -229,6 +237,18 @@ def _up(cluster: LocalCluster | ControlledCluster, args: argparse.Namespace) -> 
         raise exits.bad_input(str(error)) from error
     except ClusterError as error:
         raise CommandError(exits.NO, str(error)) from error
+
+
+def _known_here(host: str | None) -> str | None:
+    """Refuse a host whose address cannot be found: what acts on the cluster here is one of its clients."""
+    if host is not None:
+        try:
+            socket.getaddrinfo(host, None, socket.AF_INET)
+        except (OSError, UnicodeError) as error:
+            raise exits.bad_input(
+                f"--advertised-host: {host} has no IPv4 address that is known here ({error})"
+            ) from error
+    return host
 
 
 def _base_port(cluster: LocalCluster | ControlledCluster, args: argparse.Namespace) -> int | None:
@@ -255,12 +275,12 @@ def show(info: ClusterInfo, *, as_json: bool) -> None:
         (
             broker.id,
             broker.pid,
-            f"{HOST}:{broker.port}",
+            address,
             f"{HOST}:{broker.replication_port}",
             f"http://{HOST}:{broker.metrics_port}/metrics",
             broker.rack,
         )
-        for broker in info.brokers
+        for broker, address in zip(info.brokers, info.bootstrap.split(","), strict=True)
     ]
     print_table(("#broker", "#pid", "address", "replication", "metrics", "rack"), rows)
     print(f"bootstrap {info.bootstrap}")

@@ -63,6 +63,7 @@ FIELD_WORDS = {
     "first_id": "first broker id",
     "proxied": "proxied listeners",
     "faults": "injected faults",
+    "advertised_host": "advertised host",
 }
 """Fields of a record, as messages name them."""
 
@@ -95,13 +96,15 @@ class LocalCluster:
         first_id: int | None = None,
         proxied: Sequence[str] | None = None,
         faults: bool | None = None,
+        advertised_host: str | None = None,
         timeout: float = READY_TIMEOUT,
         prepare: Callable[[ClusterRecord], None] = lambda _record: None,
     ) -> ClusterInfo:
         """Start every broker that does not run, and wait until all are ready. `prepare` is called before the first is started.
 
         On new data, None means 3 brokers, base port 19092 (the replication ports 500, the metrics ports 1000 above it), no
-        racks, an unflushed directory, ids from 1 on, no proxies, and no injected faults (the last two: see `ClusterRecord`).
+        racks, an unflushed directory, ids from 1 on, no proxies, no injected faults, and clients on this machine only (the last
+        three: see `ClusterRecord`).
         On data that has a cluster, None means what is recorded, and anything else must agree with it; ``config`` is merged
         into what is recorded, which needs the brokers down when it changes something.
 
@@ -120,6 +123,7 @@ class LocalCluster:
             "first_id": first_id,
             "proxied": None if proxied is None else list(proxied),
             "faults": faults,
+            "advertised_host": advertised_host,
         }
         self._agreed(asked, config or {})  # bad input leaves no trace, not even a lock
         with self._lock():

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ BROKERS_MAX = 100
 
 CLIENTS, INTER_BROKER = "PLAINTEXT", "REPLICATION"
 """The listeners of each broker."""
+EVERY_INTERFACE = "0.0.0.0"
+HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 
 STORE = "metadata.sqlite"
 RECORD = "cluster.json"
@@ -107,6 +110,8 @@ class ClusterRecord:
     """Of the first broker, as `base_port` is; None: :data:`INTER_BROKER_PORT_OFFSET` and :data:`METRICS_PORT_OFFSET` above it."""
     faults: bool = False
     """Whether each broker looks into a file of injected faults (minikafka.test.faults.path)."""
+    advertised_host: str | None = None
+    """By which clients reach all brokers, which then listen for them on every interface; None: only clients here do."""
 
     @property
     def ids(self) -> range:
@@ -144,7 +149,12 @@ class ClusterRecord:
     @property
     def bootstrap(self) -> str:
         """All listeners, for a client's ``bootstrap.servers``."""
-        return ",".join(f"{HOST}:{self.port(broker)}" for broker in self.ids)
+        return ",".join(f"{self.client_host}:{self.port(broker)}" for broker in self.ids)
+
+    @property
+    def client_host(self) -> str:
+        """The host that brokers tell clients."""
+        return HOST if self.advertised_host is None else self.advertised_host
 
 
 def new_cluster_id() -> str:
@@ -167,6 +177,9 @@ def check(record: ClusterRecord) -> None:
             raise BadRequest(f"racks: {','.join(record.racks or ())!r} has an empty name or one with blanks around it")
     if strange := set(record.proxied) - {CLIENTS, INTER_BROKER}:
         raise BadRequest(f"proxied listeners: {', '.join(sorted(strange))}; allowed: {CLIENTS}, {INTER_BROKER}")
+    host = record.advertised_host
+    if host is not None and (not HOST_NAME.fullmatch(host) or host == EVERY_INTERFACE):
+        raise BadRequest(f"advertised host: {host!r} is neither the name of a host nor its IPv4 address")
     for key, value in record.config.items():
         if key in KEYS_SET_PER_BROKER:
             raise BadRequest(
@@ -260,11 +273,13 @@ def properties(data: Path, record: ClusterRecord, broker: int) -> dict[str, str]
     info = broker_info(data, record, broker, None)
     ports = {CLIENTS: info.port, INTER_BROKER: info.replication_port}
     advertised = {name: port + (PROXY_PORT_OFFSET if name in record.proxied else 0) for name, port in ports.items()}
+    hosts = {CLIENTS: record.client_host, INTER_BROKER: HOST}
+    listening = {CLIENTS: HOST if record.advertised_host is None else EVERY_INTERFACE, INTER_BROKER: HOST}
     values = {
         "node.id": str(broker),
         "cluster.id": record.cluster_id,
-        "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
-        "advertised.listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in advertised.items()),
+        "listeners": ",".join(f"{name}://{listening[name]}:{port}" for name, port in ports.items()),
+        "advertised.listeners": ",".join(f"{name}://{hosts[name]}:{port}" for name, port in advertised.items()),
         "listener.security.protocol.map": _protocols(record.config.get("listener.security.protocol.map", "")),
         "inter.broker.listener.name": INTER_BROKER,
         "log.dirs": info.data_dir,

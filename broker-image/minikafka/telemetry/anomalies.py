@@ -42,6 +42,7 @@ class AnomalyKind(Enum):
     UNPROCESSED = "unprocessed"
     REPROCESSED = "reprocessed"
     REWOUND = "rewound"
+    DUPLICATE_DEAD_LETTER = "duplicate-dead-letter"
     SHORT_REPLICA = "short-replica"
     UNEXPLAINED_START = "unexplained-start"
     DIVERGENT_REPLICAS = "divergent-replicas"
@@ -189,9 +190,9 @@ DECLARATIONS: dict[AnomalyKind, Declaration] = {
         "MonotonicHighWatermark of Vanlightly's TLA+ models; Spark's Kafka source fails on it",
     ),
     AnomalyKind.UNPROCESSED: Declaration(
-        "A record that a group of consumers has gone past must have been processed by one of its members",
-        "in the final read, at or above the group's start in the partition and below its reach, and no `process` line of "
-        "a member has the value",
+        "A record that a group of consumers has gone past must have been processed by one of its members, or be a dead letter",
+        "in the final read, at or above the group's start in the partition and below its reach, and no `process` line of a "
+        "member and no `dead_letter` line of the group has the value",
         "(group, topic, partition, offset, value)",
         "Kafka documentation, Message Delivery Semantics (at-least-once; a commit before the work is at-most-once)",
         inconclusive="no final read: not judged",
@@ -209,6 +210,12 @@ DECLARATIONS: dict[AnomalyKind, Declaration] = {
         "group and partition",
         "line",
         "Kafka documentation: auto.offset.reset, offsets.retention.minutes; KIP-320 (the log was truncated below the position)",
+    ),
+    AnomalyKind.DUPLICATE_DEAD_LETTER: Declaration(
+        "A record must be one dead letter of a group at most",
+        "two or more `dead_letter` lines of one group for one place and value",
+        "(group, topic, partition, offset, value)",
+        "`minikafka.reliability`; KIP-298 (dead-letter queues of Kafka Connect, which promise at-least-once)",
     ),
     AnomalyKind.SHORT_REPLICA: Declaration(
         "Every in-sync replica must hold the log up to the end that the final reader reached",
@@ -269,7 +276,9 @@ ORDER = frozenset(
         AnomalyKind.INT_POLL_SKIP,
     )
 )
-GROUPS = frozenset((AnomalyKind.UNPROCESSED, AnomalyKind.REPROCESSED, AnomalyKind.REWOUND))
+GROUPS = frozenset(
+    (AnomalyKind.UNPROCESSED, AnomalyKind.REPROCESSED, AnomalyKind.REWOUND, AnomalyKind.DUPLICATE_DEAD_LETTER)
+)
 """The kinds that tell of groups of consumers."""
 
 DIVERGENCE = frozenset(

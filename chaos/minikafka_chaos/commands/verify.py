@@ -188,12 +188,15 @@ def _partitions(bootstrap: str, topic: str) -> int:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
+    from minikafka_chaos.load.cluster_view import described_topic
     from minikafka_chaos.load.librdkafka import admin_config
 
     try:
-        found = AdminClient(admin_config(bootstrap)).list_topics(topic, timeout=TOPIC_TIMEOUT_S).topics[topic]
+        found = described_topic(AdminClient(admin_config(bootstrap)), topic, TOPIC_TIMEOUT_S)
     except KafkaException as error:
         raise ToolTrouble(f"no answer from {bootstrap}: {error.args[0].name()}") from error
+    if found is None:
+        raise _BadInput(f"--topic {topic}: there is no such topic")
     if found.error is not None:
         raise _BadInput(f"--topic {topic}: {found.error.name()}")
     return len(found.partitions)

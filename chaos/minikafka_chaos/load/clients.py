@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from minikafka.protocol.types import TopicPartition
+from minikafka.reliability.record import ConsumedRecord
 
+from minikafka_chaos.load.dead_letters import ONCE
 from minikafka_chaos.load.load import LoadSettings, ProducerSettings, Tally
 from minikafka_chaos.record.history import HistoryWriter
 
@@ -70,6 +72,10 @@ class GroupSettings:
     """Whether members commit what they were given before they work on it."""
     reset: str = "earliest"
     session_timeout_ms: int = 6_000
+    poison_every: int = 0
+    """Of how many records one cannot be processed; 0: all can. Then members are reliable, and make it a dead letter."""
+    dead_letters: str = ONCE
+    """How they write these: see `minikafka_chaos.load.dead_letters`."""
 
 
 @dataclass(slots=True)
@@ -113,7 +119,7 @@ class WorkloadGroup(Stoppable, Protocol):
     def start_member(self, number: int) -> None: ...
 
     def crash_member(self, number: int, deadline_s: float) -> bool:
-        """Have a member die between the work with some records and their commit; whether it did in time."""
+        """Have a member die between its work, or a dead letter, and the commit of that; whether it did in time."""
         ...
 
     def lag(self) -> int | None:
@@ -167,4 +173,9 @@ class Clients(Protocol):
         progress: ReadProgress | None = None,
     ) -> ReadBack:
         """Read every partition from its first offset to the end it had when asked, in `deadline_s` seconds at most."""
+        ...
+
+    def committed_records(self, partitions: Sequence[TopicPartition], deadline_s: float) -> list[ConsumedRecord]:
+        """All that these partitions hold for a consumer now; no history is written. Raises ToolTrouble when the end is not
+        reached in `deadline_s` seconds."""
         ...

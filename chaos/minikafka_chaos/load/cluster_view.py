@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, TopicMetadata  # type: ignore[attr-defined]
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.load.clients import NO_BROKER, PartitionView
@@ -35,13 +35,13 @@ class ClusterView:
         return self._client
 
     def partitions(self, topic: str) -> dict[TopicPartition, PartitionView] | None:
-        """All partitions of a topic, or None while nobody answers."""
+        """All partitions of a topic, or None while nobody tells of it."""
         try:
-            found = self._admin().list_topics(topic, timeout=TIMEOUT_S).topics[topic]
-        except KeyError:
-            return None
+            found = described_topic(self._admin(), topic, TIMEOUT_S)
         except KafkaException:
             self._client = None
+            return None
+        if found is None:
             return None
         return {
             TopicPartition(topic, number): PartitionView(p.leader, tuple(p.replicas), tuple(p.isrs))
@@ -60,3 +60,11 @@ class ClusterView:
             self._client = None
             return NO_BROKER
         return found
+
+
+def described_topic(admin: AdminClient, topic: str, timeout_s: float) -> TopicMetadata | None:
+    """What brokers tell of a topic; None where there is none. Raises KafkaException.
+
+    Asks for all topics, for an AdminClient that names one has brokers make it (auto.create.topics.enable).
+    """
+    return admin.list_topics(timeout=timeout_s).topics.get(topic)

@@ -15,14 +15,14 @@ from confluent_kafka import TopicPartition as ClientPartition
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.load import group_member
+from minikafka_chaos.load import member_process
 from minikafka_chaos.load.clients import GroupSettings
 from minikafka_chaos.load.group_state import group_state
 from minikafka_chaos.load.librdkafka import reader_config
 from minikafka_chaos.load.load import MEMBER_PROCESS
 from minikafka_chaos.record.history import HistoryWriter
 
-COMMAND = (sys.executable, "-m", group_member.__name__)
+COMMAND = (sys.executable, "-m", member_process.__name__)
 ASK_S = 2.0
 LEAVE_S = 10.0
 """How long members may take to leave; then they are killed."""
@@ -88,6 +88,7 @@ class ConsumerGroup:
         options = {
             "bootstrap": self._bootstrap, "group": settings.group, "topic": settings.topic,
             "before": settings.commits_first, "reset": settings.reset, "session_timeout_ms": settings.session_timeout_ms,
+            "poison_every": settings.poison_every, "dead_letters": settings.dead_letters,
         }  # fmt: skip
         process = subprocess.Popen([*COMMAND, json.dumps(options)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._processes += 1
@@ -97,12 +98,12 @@ class ConsumerGroup:
         listener.start()
 
     def crash_member(self, number: int, deadline_s: float) -> bool:
-        """Have a member die between the work with some records and their commit; whether it did in time."""
+        """See `minikafka_chaos.load.clients.WorkloadGroup`."""
         member = self._running.get(number)
         if member is None or member.process.poll() is not None:
             raise ToolTrouble(f"member {number} does not run")
         member.may_end = True
-        member.ask(group_member.CRASH)
+        member.ask(member_process.CRASH)
         try:
             member.process.wait(deadline_s)
         except subprocess.TimeoutExpired:
@@ -134,7 +135,7 @@ class ConsumerGroup:
         deadline = time.monotonic() + LEAVE_S
         for member in self._running.values():
             member.may_end = True
-            member.ask(group_member.STOP)
+            member.ask(member_process.STOP)
         for member in self._running.values():
             try:
                 member.process.wait(max(0.0, deadline - time.monotonic()))

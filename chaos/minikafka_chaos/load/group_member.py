@@ -1,8 +1,7 @@
 """One member of a consumer group, in a process of its own so that it can die like one.
 
 Reads a topic with librdkafka's group consumer, and tells all it does as JSON lines on standard output, each before it goes on:
-a member that is killed has told everything that it did. What is asked of it comes as lines on standard input; when that ends, so
-does the member.
+a member that is killed has told everything that it did. `member_process` hears what is asked of it.
 
 The start of each partition is looked up and told here (committed offset, else the reset policy), in place of librdkafka's own
 `auto.offset.reset`, which would move a member without a word.
@@ -14,8 +13,6 @@ import json
 import os
 import signal
 import sys
-import threading
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -24,34 +21,38 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from minikafka_chaos.load.librdkafka import member_config
 from minikafka_chaos.load.load import unique_part
 from minikafka_chaos.load.reader import LOST_PLACE
-
-CRASH, STOP = "crash", "stop"
-"""What may be asked: to die by SIGKILL between the work with some records and their commit, whichever comes first; to leave."""
+from minikafka_chaos.load.starting_places import StartingPlaces
 
 POLL_S = 0.1
 POLL_RECORDS = 20
 """Few, so that commits are often and a crash in between takes few records."""
-ASK_S = 5.0
-"""How long one question about offsets may take; it is asked until it is answered."""
 
 
-class MemberProcess:
-    """Settings: bootstrap, group, topic, before (commit before the work), reset (earliest, latest), session_timeout_ms."""
+class BatchMember:
+    """Dies, where it is asked to, between the work with some records and their commit, whichever comes first.
+
+    Settings: bootstrap, group, topic, before (commit before the work), reset (earliest, latest), session_timeout_ms.
+    """
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._topic = settings["topic"]
         self._commits_first = bool(settings["before"])
-        self._resets_to_start = settings["reset"] == "earliest"
         self._batch = 0
-        self.dies = self.leaves = False
+        self.dies = False
+        self._leaves = False
         self._consumer = Consumer(
             member_config(settings["bootstrap"], settings["group"], int(settings["session_timeout_ms"]))
         )
+        self._places = StartingPlaces(self._consumer, self._topic, settings["reset"])
+
+    def leave(self) -> None:
+        """Leave the group when the records in hand are done."""
+        self._leaves = True
 
     def run(self) -> None:
         """Until it is asked to leave."""
         self._consumer.subscribe([self._topic], on_assign=self._assigned)
-        while not self.leaves:
+        while not self._leaves:
             messages = self._consumer.consume(POLL_RECORDS, POLL_S)
             failed = [(message, error) for message in messages if (error := message.error()) is not None]
             records = [message for message in messages if message.error() is None]
@@ -93,38 +94,17 @@ class MemberProcess:
     # -- where to begin -------------------------------------------------------------------------------------------------
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        for found in self._committed(partitions):
-            if found.offset < 0:
-                found.offset = self._reset(found.partition)
-            write_line("assign", found.partition, found.offset)
-            partitions = [p for p in partitions if p.partition != found.partition] + [found]
-        consumer.assign(partitions)
-
-    def _committed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        while partitions:
-            try:
-                found: list[TopicPartition] = self._consumer.committed(partitions, timeout=ASK_S)
-                if all(each.error is None for each in found):
-                    return found
-            except KafkaException:
-                pass  # the coordinator is away; there will be another one
-            time.sleep(POLL_S)
-        return []
-
-    def _reset(self, partition: int) -> int:
-        while True:
-            try:
-                low, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=ASK_S)
-                return int(low if self._resets_to_start else high)
-            except (KafkaException, TypeError):  # None when nobody answers in time
-                time.sleep(POLL_S)
+        found = self._places.find(partitions)
+        for place in found:
+            write_line("assign", place.partition, place.offset)
+        consumer.assign(found)
 
     def _place_again(self, lost: set[int]) -> None:
         """The log ends before, or begins after, where it stood."""
         places = self._consumer.position(self._consumer.assignment())
         for place in places:
             if place.partition in lost:
-                place.offset = self._reset(place.partition)
+                place.offset = self._places.reset(place.partition)
                 write_line("assign", place.partition, place.offset)
         self._consumer.assign(places)
 
@@ -141,25 +121,3 @@ def write_line(op: str, partition: int, offset: int, **more: Any) -> None:
     """One line, which has left this process when this returns."""
     line = json.dumps({"op": op, "partition": partition, "offset": offset, **more})
     os.write(sys.stdout.fileno(), line.encode() + b"\n")
-
-
-def _listen(member: MemberProcess) -> None:
-    for line in sys.stdin:
-        if line.strip() == CRASH:
-            member.dies = True
-        elif line.strip() == STOP:
-            member.leaves = True
-    if not member.leaves:
-        os.kill(os.getpid(), signal.SIGKILL)  # whoever started it is gone
-
-
-def main() -> None:
-    """The settings are the only argument, as JSON."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: who started it decides
-    member = MemberProcess(json.loads(sys.argv[1]))
-    threading.Thread(target=_listen, args=(member,), daemon=True).start()
-    member.run()
-
-
-if __name__ == "__main__":
-    main()

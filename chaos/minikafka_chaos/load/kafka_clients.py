@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from minikafka.protocol.types import TopicPartition
+from minikafka.reliability.record import ConsumedRecord
 
 from minikafka_chaos.load.clients import GroupSettings, ReadBack, ReadProgress, TopicPlan
 from minikafka_chaos.load.cluster_view import ClusterView
 from minikafka_chaos.load.consumer_group import ConsumerGroup
 from minikafka_chaos.load.load import LoadSettings, ProducerSettings, Tally
-from minikafka_chaos.load.reader import TailReader, read_back
+from minikafka_chaos.load.reader import TailReader, read_back, read_records
 from minikafka_chaos.load.topics import create_topic
 from minikafka_chaos.load.workload import Load, Script
 from minikafka_chaos.record.history import HistoryWriter
@@ -55,3 +56,10 @@ class KafkaClients:
         progress: ReadProgress | None = None,
     ) -> ReadBack:
         return read_back(self._live_bootstrap(), partitions, history, deadline_s, progress=progress)
+
+    def committed_records(self, partitions: Sequence[TopicPartition], deadline_s: float) -> list[ConsumedRecord]:
+        return [
+            ConsumedRecord(where, each.offset, each.timestamp, each.key, each.value, each.headers)
+            for where in partitions
+            for each in read_records(self._live_bootstrap(), [where], deadline_s)
+        ]

@@ -47,9 +47,10 @@ GROUP = "readers"
 SCRIPT_PROCESS = 0
 TAIL_PROCESS = 1000
 FINAL_PROCESS = 2000
+DEAD_LETTER_PROCESS = 2001
 MEMBER_PROCESS = 3000
-"""Process numbers in a history: the producer of single records, the load's producers from 1 on, the two readers, and from the
-one after the last on a group's members, each time one is started."""
+"""Process numbers in a history: the producer of single records, the load's producers from 1 on, the readers, and from
+the one after the last on a group's members, each time one is started."""
 
 SAMPLE_INTERVAL_S = 1.0
 """How often the following reader asks for the ends of the partitions (A14)."""

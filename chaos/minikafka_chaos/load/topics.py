@@ -12,6 +12,7 @@ from minikafka.protocol.errors import ErrorCode
 
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.load.clients import TopicPlan
+from minikafka_chaos.load.cluster_view import described_topic
 from minikafka_chaos.load.librdkafka import admin_config
 
 REQUEST_TIMEOUT_S = 5.0
@@ -147,13 +148,13 @@ def _wait_for_leaders(admin: AdminClient, plan: TopicPlan, deadline: float) -> N
     seen = "nothing"
     while True:
         try:
-            topic = admin.list_topics(plan.name, timeout=REQUEST_TIMEOUT_S).topics[plan.name]
-            partitions = list(topic.partitions.values())
-            seen = ", ".join(f"{p.id}: leader {p.leader} ISR {sorted(p.isrs)}" for p in partitions) or str(topic.error)
+            topic = described_topic(admin, plan.name, REQUEST_TIMEOUT_S)
+            partitions = [] if topic is None else list(topic.partitions.values())
+            seen = ", ".join(f"{p.id}: leader {p.leader} ISR {sorted(p.isrs)}" for p in partitions) or "no partitions"
             led = all(p.leader >= 0 and len(p.isrs) == len(p.replicas) for p in partitions)
             if len(partitions) == len(plan.topic_partitions) and led:
                 return
-        except (KafkaException, KeyError) as error:
+        except KafkaException as error:
             seen = _words(error.args[0] if error.args else error)
         if time.monotonic() > deadline:
             raise ToolTrouble(f"topic {plan.name} has no leaders and full ISR yet ({seen})")

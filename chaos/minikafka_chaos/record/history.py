@@ -9,7 +9,8 @@ one when its outcome is known. The outcomes are kept apart as Jepsen does:
 - `info`  unknown: it may be in the log, may come later, or may never appear. So is a send without a second line.
 
 Everything else is one line: a record that was read (`poll`), where a reader was placed (`assign`), how far a final
-reader came (`read`), what a member of a consumer group did (`join`, `process`, `commit`), what a leader said about the ends
+reader came (`read`), what a member of a consumer group did (`join`, `process`, `commit`), which dead letters the group has
+(`dead_letter`), what a leader said about the ends
 of its log (`start_offset`, `end_offset`), and the settings that the outcomes are to be judged by (`workload`). Times are unix
 seconds.
 """
@@ -31,7 +32,7 @@ from minikafka_chaos.clock import MACHINE_CLOCK
 
 FILE_NAME = "history.jsonl"
 
-SEND, POLL, ASSIGN, READ, START_OFFSET, END_OFFSET, WORKLOAD, JOIN, PROCESS, COMMIT = (
+SEND, POLL, ASSIGN, READ, START_OFFSET, END_OFFSET, WORKLOAD, JOIN, PROCESS, DEAD_LETTER, COMMIT = (
     "send",
     "poll",
     "assign",
@@ -41,10 +42,11 @@ SEND, POLL, ASSIGN, READ, START_OFFSET, END_OFFSET, WORKLOAD, JOIN, PROCESS, COM
     "workload",
     "join",
     "process",
+    "dead_letter",
     "commit",
 )
 INVOKE, OK, FAIL, INFO = "invoke", "ok", "fail", "info"
-OPS = frozenset((SEND, POLL, ASSIGN, READ, START_OFFSET, END_OFFSET, WORKLOAD, JOIN, PROCESS, COMMIT))
+OPS = frozenset((SEND, POLL, ASSIGN, READ, START_OFFSET, END_OFFSET, WORKLOAD, JOIN, PROCESS, DEAD_LETTER, COMMIT))
 TYPES = frozenset((INVOKE, OK, FAIL, INFO))
 
 FLUSH_INTERVAL_S = 0.25
@@ -230,12 +232,16 @@ class HistoryWriter:
         self._write(process, END_OFFSET, OK, topic, partition, end)
 
     def join(self, process: int, group: str) -> None:
-        """This client is a member of a consumer group from now on."""
+        """This client is a member of a consumer group from now on, or reads its dead letters."""
         self._write(process, JOIN, OK, value=group)
 
     def process(self, process: int, topic: str, partition: int, offset: int, value: str) -> None:
         """A member has done its work with a record."""
         self._write(process, PROCESS, OK, topic, partition, offset, value)
+
+    def dead_letter(self, process: int, topic: str, partition: int, offset: int, value: str) -> None:
+        """A dead letter was read: the record that it is, and where that came from."""
+        self._write(process, DEAD_LETTER, OK, topic, partition, offset, value)
 
     def commit(self, process: int, topic: str, partition: int, offset: int, error: str | None = None) -> None:
         """A member's commit of `offset`, the next one to read: acknowledged, or unknown when there is an `error`."""
@@ -370,6 +376,7 @@ _NEEDED = {
     END_OFFSET: ("topic", "partition", "offset"),
     JOIN: ("value",),
     PROCESS: ("topic", "partition", "offset", "value"),
+    DEAD_LETTER: ("topic", "partition", "offset", "value"),
     COMMIT: ("topic", "partition", "offset"),
 }
 """What a line of type ok has to tell, by its op. A send has a topic and a value, whatever its type."""

@@ -16,11 +16,13 @@ from pathlib import Path
 
 from minikafka import __version__
 from minikafka.protocol.types import TopicPartition
+from minikafka.reliability.dead_letters import dead_letter_topic
 from rich.markup import escape
 
 from minikafka_chaos.errors import NotSupported, ToolTrouble
 from minikafka_chaos.grounds import Ground
 from minikafka_chaos.load.clients import GroupSettings, Load, PartitionView, Stoppable, TopicPlan, WorkloadGroup
+from minikafka_chaos.load.dead_letters import record_dead_letters
 from minikafka_chaos.load.load import LoadSettings, ProducerSettings, Tally
 from minikafka_chaos.record import history as history_file
 from minikafka_chaos.record import journal as journal_file
@@ -365,6 +367,8 @@ class _Run:
             workload.group_commit is GroupCommit.BEFORE_PROCESSING,
             workload.group_reset.value.lower(),
             workload.group_session_timeout_millis,
+            workload.group_poison_every,
+            workload.group_dead_letters.value,
         )
 
     def _load_settings(self) -> LoadSettings:
@@ -431,7 +435,8 @@ class _Run:
             self.reporter.status(f"reading back: {read:,} of {there:,}")
 
         began = self.clock.monotonic()
-        everywhere = [tp for topic in self.spec.topics for tp in self._partitions(topic.name)]
+        letters = dead_letter_topic(self.spec.workload.topic) if self.spec.workload.group_poison_every else None
+        everywhere = [tp for topic in self.spec.topics if topic.name != letters for tp in self._partitions(topic.name)]
         deadline_s = self.spec.recovery.read_deadline_seconds
         found = self.clients.read_back(everywhere, history, deadline_s, progress)
         took = self.clock.monotonic() - began
@@ -440,6 +445,20 @@ class _Run:
         if not found.complete:
             places = ", ".join(map(str, found.missing))
             self.problems.append(f"the final reader did not come to the end of {places} in {deadline_s} s")
+        if letters is not None:
+            self._read_dead_letters(letters, history)
+
+    def _read_dead_letters(self, topic: str, history: HistoryWriter) -> None:
+        """They are no records of the load: each tells of one that is in another topic."""
+        deadline_s = self.spec.recovery.read_deadline_seconds
+        try:
+            found = self.clients.committed_records(self._partitions(topic), deadline_s)
+        except ToolTrouble as error:
+            self.problems.append(f"dead letters: {error}")
+            return
+        self.problems += record_dead_letters(found, self.ground.group, history)
+        self.journal.note("dead letters", topic=topic, records=len(found))
+        self.reporter.say(f"read {len(found):,} dead letters")
 
     def _note_placement(self) -> None:
         for topic in self.spec.topics:

@@ -12,6 +12,7 @@ from minikafka.config.broker_keys import ALIASES
 from minikafka.config.keys import Key
 from minikafka.config.listener_settings import is_of_a_listener, without_prefix
 from minikafka.config.refusals import refusal
+from minikafka.reliability.dead_letters import dead_letter_topic
 from minikafka.telemetry.fault_verbs import Lost, verbs
 from pydantic import ValidationError
 
@@ -46,6 +47,7 @@ def problems(spec: ScenarioSpec) -> Iterator[str]:
     yield from _bad_settings(spec)
     if spec.workload.topic not in partitions:
         yield f"workload.topic {spec.workload.topic}: no such topic, there are {', '.join(partitions)}"
+    yield from _bad_dead_letters(spec)
     yield from _idle_references(spec)
     if spec.steady_state is not None:
         yield from _repeated("steadyState.probes", [probe.name for probe in spec.steady_state.probes])
@@ -82,6 +84,21 @@ def problems(spec: ScenarioSpec) -> Iterator[str]:
         for name in expected.claims:
             if name not in gaps:
                 yield f"expect.claims: {name} is no claim AckGapAtMost"
+
+
+def _bad_dead_letters(spec: ScenarioSpec) -> Iterator[str]:
+    """Return what is asked of dead letters that cannot be."""
+    workload, letters = spec.workload, dead_letter_topic(spec.workload.topic)
+    if not workload.group_poison_every:
+        if workload.group_dead_letters != "Once":
+            yield f"workload.groupDeadLetters {workload.group_dead_letters}: needs workload.groupPoisonEvery of at least 1"
+        return
+    if not workload.group_members:
+        yield "workload.groupPoisonEvery: needs workload.groupMembers of at least 1"
+    if workload.group_commit != "AfterProcessing":
+        yield f"workload.groupPoisonEvery: needs workload.groupCommit AfterProcessing, not {workload.group_commit}"
+    if letters not in {topic.name for topic in spec.topics}:
+        yield f"workload.groupPoisonEvery: topics has to have {letters}, for dead letters"
 
 
 def _without_group(spec: ScenarioSpec) -> Iterator[str]:

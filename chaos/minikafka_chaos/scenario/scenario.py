@@ -158,6 +158,15 @@ class GroupCommit(StrEnum):
     BEFORE_PROCESSING = "BeforeProcessing"
 
 
+class GroupDeadLetters(StrEnum):
+    """How members write dead letters. Once: before the offset is committed, unless it is there. Unchecked: before the offset is
+    committed, without a look. AfterCommit: after the offset is committed."""
+
+    ONCE = "Once"
+    UNCHECKED = "Unchecked"
+    AFTER_COMMIT = "AfterCommit"
+
+
 class GroupReset(StrEnum):
     """Kafka's auto.offset.reset."""
 
@@ -203,6 +212,12 @@ class WorkloadSpec(Part):
     """Where a member begins that has no committed offset, or whose place is not in the log."""
     group_session_timeout_millis: Annotated[int, Field(ge=1_000, le=300_000)] = 6_000
     """session.timeout.ms of the members: after how long without a heartbeat one is taken for dead."""
+    group_poison_every: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Of how many records one cannot be processed, by a checksum of its value; 0: all can. Then members are those of
+    minikafka.reliability: they try it twice, and make it a dead letter in the topic `<topic>.dlq`, which topics has to have."""
+    group_dead_letters: GroupDeadLetters = GroupDeadLetters.ONCE
+    """How members write dead letters. Once: before the offset is committed, unless it is there already, as
+    minikafka.reliability does; Unchecked: before the offset is committed, without a look; AfterCommit: after it."""
 
 
 # --- claims -----------------------------------------------------------------------------------------------------------

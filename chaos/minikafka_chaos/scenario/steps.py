@@ -313,7 +313,8 @@ class WaitSpec(Part):
 
 
 class MemberVerb(StrEnum):
-    """Crash: dies by kill -9 when it has next processed records and not committed them, or the other way round."""
+    """Crash: dies by kill -9 when it has next done one of two and not the other: processed records and committed them, or, where
+    records cannot be processed, written a dead letter and committed it."""
 
     START = "Start"
     CRASH = "Crash"
@@ -324,7 +325,8 @@ class MemberSpec(Part):
     there must be records for it."""
 
     verb: MemberVerb
-    """Start; Crash: it dies by kill -9 when it has next processed records and not committed them, or the other way round."""
+    """Start; Crash: it dies by kill -9 when it has next done one of two and not the other: processed records and committed
+    them, or, where records cannot be processed, written a dead letter and committed it."""
     member: Annotated[int, Field(ge=1, le=MEMBERS_MAX)] = 1
     """Its number, from 1 on."""
     deadline_seconds: Seconds = 30

@@ -266,7 +266,8 @@ class Evidence:
             """
             CREATE VIEW seen AS
             SELECT lines.*, tp FROM lines JOIN (SELECT topic, part, tp, deleted_at FROM partitions) USING (topic, part)
-            WHERE op IN ('assign', 'poll', 'read', 'end_offset', 'process', 'commit') AND time >= getvariable('accept_before')
+            WHERE op IN ('assign', 'poll', 'read', 'end_offset', 'process', 'dead_letter', 'commit')
+              AND time >= getvariable('accept_before')
               AND time > coalesce(deleted_at, '-Infinity'::DOUBLE)
             """,
             """
@@ -325,10 +326,12 @@ class Evidence:
             WHERE op IN ('assign', 'commit') AND type = 'ok' AND pos IS NOT NULL
             """,
             """
-            CREATE TABLE processed AS
-            SELECT "group", tp, pos, value FROM seen JOIN members USING (process)
-            WHERE op = 'process' AND type = 'ok' AND pos IS NOT NULL AND value IS NOT NULL
+            CREATE TABLE done AS
+            SELECT op, "group", tp, pos, value FROM seen JOIN members USING (process)
+            WHERE op IN ('process', 'dead_letter') AND type = 'ok' AND pos IS NOT NULL AND value IS NOT NULL
             """,
+            """CREATE VIEW processed AS SELECT "group", tp, pos, value FROM done WHERE op = 'process'""",
+            """CREATE VIEW dead_letters AS SELECT "group", tp, pos, value FROM done WHERE op = 'dead_letter'""",
             """
             CREATE TABLE figures AS
             SELECT count(*) FILTER (op = 'poll' AND type = 'fail') AS read_failures,

@@ -128,7 +128,11 @@ GUARANTEES = (
         "order is kept", ORDER | {AnomalyKind.ACK_OFFSET, AnomalyKind.STALE_OFFSET, AnomalyKind.END_OFFSET_WENT_BACK}
     ),
     _Guarantee("duplicates only where retries may make them", frozenset((AnomalyKind.DUPLICATE,))),
-    _Guarantee("a group processes every record that it goes past, and does not go back", GROUPS),
+    _Guarantee(
+        "a group processes every record that it goes past, and does not go back",
+        GROUPS - {AnomalyKind.DUPLICATE_DEAD_LETTER},
+    ),
+    _Guarantee("no record is a dead letter twice", frozenset((AnomalyKind.DUPLICATE_DEAD_LETTER,))),
 )
 REPLICAS = _Guarantee("in-sync replicas are whole and alike", DIVERGENCE)
 

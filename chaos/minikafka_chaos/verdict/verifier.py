@@ -302,10 +302,11 @@ CHECKS = (
         JOIN (SELECT "group", tp, min(pos) FILTER (NOT committed) AS start, max(pos) AS reach FROM positions GROUP BY ALL) g
           ON g.tp = r.tp AND r.pos >= g.start AND r.pos < g.reach
         WHERE NOT EXISTS (SELECT 1 FROM processed p WHERE p."group" = g."group" AND p.tp = r.tp AND p.value = r.value)
+          AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d."group" = g."group" AND d.tp = r.tp AND d.value = r.value)
         """,
         lambda row: (
             f"group {row['group']} has gone on to offset {row['reach']}, and no member has processed {row['value']!r} at offset "
-            f"{row['pos']}"
+            f"{row['pos']}, nor is it a dead letter"
         ),
     ),
     Check(
@@ -326,6 +327,16 @@ CHECKS = (
         """,
         lambda row: (
             f"member {row['member']} of group {row['group']} went on at offset {row['pos']}, and {row['committed']} was committed"
+        ),
+    ),
+    Check(
+        AnomalyKind.DUPLICATE_DEAD_LETTER,
+        """
+        SELECT topic, part, pos, value, false AS note, "group", count(*) AS times FROM dead_letters JOIN partitions USING (tp)
+        GROUP BY ALL HAVING count(*) > 1
+        """,
+        lambda row: (
+            f"{row['value']!r} at offset {row['pos']} is a dead letter of group {row['group']} {row['times']} times"
         ),
     ),
 )

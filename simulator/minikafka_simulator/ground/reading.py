@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
+from minikafka.reliability.record import ConsumedRecord
+from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.load.clients import ReadBack, ReadProgress
 from minikafka_chaos.load.load import (
     COMMIT_WAIT_S,
@@ -37,7 +39,7 @@ Bounds = tuple[int, int]
 """(log start, end offset) as a leader tells them."""
 
 
-class _Reader(LogReader):
+class _ToTheEnd(LogReader):
     """Reads one partition. `end`: stop there; None: follow for ever."""
 
     world: ConfiguredCluster
@@ -45,17 +47,73 @@ class _Reader(LogReader):
     timeout_s = REQUEST_TIMEOUT_S
     unled_s = down_s = RETRY_BACKOFF_S
 
-    def __init__(self, cluster: ConfiguredCluster, process: int, tp: TopicPartition, history: HistoryWriter) -> None:
+    def __init__(self, cluster: ConfiguredCluster, tp: TopicPartition) -> None:
         super().__init__(cluster, tp)
-        self.process = process
-        self.history = history
         self.end: int | None = None
-        self._batch = 0
-        self._asked_bounds = 0
 
     @property
     def done(self) -> bool:
         return self.end is not None and self.position >= self.end
+
+
+class _Collector(_ToTheEnd):
+    """Keeps the records that a partition has when its leader is asked; writes no history."""
+
+    def __init__(self, cluster: ConfiguredCluster, tp: TopicPartition) -> None:
+        super().__init__(cluster, tp)
+        self.records: list[ConsumedRecord] = []
+
+    def begin(self) -> None:
+        """Ask for the end until somebody tells, and read up to it."""
+        leader, epoch = self.leader(self.tp)
+
+        def answered(answer: Any) -> None:
+            if self.end is None:
+                start, self.end, _ = answer
+                self.put(start)
+                self.poll()
+
+        if self.end is None and not self.stopped:
+            if leader >= 0:
+                self.world.network.request(leader, self.bounds(epoch), answered)
+            self.world.scheduler.at(RETRY_BACKOFF_S, self.begin)
+
+    def refused(self, error: ErrorCode, parted: Parted | None) -> float:
+        del error, parted  # another leader, or the same one later, has it
+        return RETRY_BACKOFF_S
+
+    def took(self, raw: bytes) -> float:
+        for _, _, record in self.read(raw):
+            timestamp, headers = record.timestamp, tuple(record.headers)
+            self.records.append(ConsumedRecord(self.tp, record.offset, timestamp, record.key, record.value, headers))
+        return 0.0 if raw else IDLE_S
+
+
+def committed_records(
+    cluster: ConfiguredCluster, partitions: Sequence[TopicPartition], deadline_s: float
+) -> list[ConsumedRecord]:
+    """See `minikafka_chaos.load.clients.Clients`."""
+    readers = [_Collector(cluster, tp) for tp in partitions]
+    for reader in readers:
+        reader.begin()
+    read = cluster.run_until(lambda: all(reader.done for reader in readers), deadline_s)
+    for reader in readers:
+        reader.stopped = True
+    if not read:
+        behind = ", ".join(str(reader.tp) for reader in readers if not reader.done)
+        raise ToolTrouble(f"the end of {behind} was not reached in {deadline_s:g} s")
+    return [record for reader in readers for record in reader.records]
+
+
+class _Reader(_ToTheEnd):
+    """Writes what it reads into a history."""
+
+    def __init__(self, cluster: ConfiguredCluster, process: int, tp: TopicPartition, history: HistoryWriter) -> None:
+        super().__init__(cluster, tp)
+        self.process = process
+        self.history = history
+        self._batch = 0
+        self._asked_bounds = 0
 
     def place(self, offset: int) -> None:
         """Read from this offset on."""

@@ -9,13 +9,14 @@ from minikafka.controller.controller import Controller
 from minikafka.controller.topics import NewTopic
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.types import TopicPartition
+from minikafka.reliability.record import ConsumedRecord
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.load.clients import NO_BROKER, GroupSettings, PartitionView, ReadBack, ReadProgress, TopicPlan
 from minikafka_chaos.load.load import RETRY_BACKOFF_MS, LoadSettings, ProducerSettings, Tally
 from minikafka_chaos.record.history import HistoryWriter
 
 from minikafka_simulator.ground.producing import SimLoad, SimScript
-from minikafka_simulator.ground.reading import SimTailReader, read_back
+from minikafka_simulator.ground.reading import SimTailReader, committed_records, read_back
 from minikafka_simulator.ground.sim_group import SimGroup
 from minikafka_simulator.machine.network import Reply
 
@@ -86,6 +87,9 @@ class SimClients:
         progress: ReadProgress | None = None,
     ) -> ReadBack:
         return read_back(self._cluster(), partitions, history, deadline_s, progress)
+
+    def committed_records(self, partitions: Sequence[TopicPartition], deadline_s: float) -> list[ConsumedRecord]:
+        return committed_records(self._cluster(), partitions, deadline_s)
 
     # -- topics ---------------------------------------------------------------------------------------------------------
 

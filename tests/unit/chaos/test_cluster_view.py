@@ -23,7 +23,8 @@ class Admin:
         self._strands = Admin.made == 1
 
     def list_topics(self, topic: str | None = None, timeout: float = 0) -> SimpleNamespace:
-        del topic, timeout
+        assert topic is None, "brokers make a topic that an AdminClient names, and this only looks"
+        del timeout
         if self._strands:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         partition = SimpleNamespace(leader=0, replicas=[0, 1], isrs=[0])

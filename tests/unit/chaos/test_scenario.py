@@ -186,6 +186,15 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("a state of no group", {"steps": [{"name": "a", "wait": {"conditions": [{"type": "GroupAtEnd"}]}}]},
      "step a: needs a consumer group"),
     ("a coordinator of no group", {"steps": [fault("a", type="Coordinator")]}, "step a: needs a consumer group"),
+    ("poison without a group", {"workload": {"topic": "t", "groupPoisonEvery": 3}},
+     "workload.groupPoisonEvery: needs workload.groupMembers"),
+    ("dead letters without a topic", {"workload": {"topic": "t", "groupMembers": 1, "groupPoisonEvery": 3}},
+     "workload.groupPoisonEvery: topics has to have t.dlq"),
+    ("poison that is committed first",
+     {"workload": {"topic": "t", "groupMembers": 1, "groupPoisonEvery": 3, "groupCommit": "BeforeProcessing"}},
+     "needs workload.groupCommit AfterProcessing, not BeforeProcessing"),
+    ("a way to write no dead letters", {"workload": {"topic": "t", "groupMembers": 1, "groupDeadLetters": "AfterCommit"}},
+     "workload.groupDeadLetters AfterCommit: needs workload.groupPoisonEvery"),
     ("an unknown condition", {"steps": [{"name": "a", "wait": {"conditions": [{"type": "Weather"}]}}]}, "Weather"),
 ]  # fmt: skip
 

@@ -61,6 +61,22 @@ def test_ports_can_be_chosen(tmp_path: Path) -> None:
     assert (told["port"], told["replication_port"], told["metrics_port"]) == made.ports(2)
 
 
+def test_clients_elsewhere_are_told_a_host_and_brokers_are_not(tmp_path: Path) -> None:
+    """Issue 30 Build 2: a cluster in a container."""
+    made = replace(record(), advertised_host="lab.example", proxied=["REPLICATION"])
+    check(made)
+    config = BrokerConfig.from_properties(properties(tmp_path, made, 2))
+    assert [(each.host, each.port) for each in config.listeners] == [("0.0.0.0", 19093), (HOST, 19593)]
+    assert [each.host for each in config.advertised_listeners] == ["lab.example", HOST]
+    assert made.bootstrap == "lab.example:19092,lab.example:19093,lab.example:19094"
+
+
+@pytest.mark.parametrize("host", ["", "a b", "lab:9092", "0.0.0.0", "-x", "a,b", "::1"])
+def test_hosts_that_nobody_can_be_told(host: str) -> None:
+    with pytest.raises(BadRequest, match="advertised host: '"):
+        check(replace(record(), advertised_host=host))
+
+
 @pytest.mark.parametrize(
     ("ports", "said"),
     [

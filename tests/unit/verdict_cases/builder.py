@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 TOPIC = "t"
-TAIL, FINAL, MEMBER = 1000, 2000, 3001
+TAIL, FINAL, LETTERS, MEMBER = 1000, 2000, 2001, 3001
 Line = dict[str, Any]
 Edit = Callable[[Path], None]
 
@@ -113,6 +113,13 @@ class Run:
 
     def commit(self, offset: int, member: int = MEMBER, kind: str = "ok", partition: int = 0) -> Run:
         return self.line(member, "commit", kind, partition=partition, offset=offset)
+
+    def dead_letters(self, *offsets: int, group: str = "g") -> Run:
+        """The reader of a group's dead letters finds one of the value `v<offset>` for each of these."""
+        self.join(LETTERS, group)
+        for offset in offsets:
+            self.line(LETTERS, "dead_letter", "ok", offset=offset, value=f"v{offset}")
+        return self
 
     # -- replicas --------------------------------------------------------------------------------------------------------
 

@@ -111,6 +111,25 @@ def _before_the_claim() -> Run:
     return run.final_many(0, 4)
 
 
+def _with_letters(*offsets: int, group: str = "g", done_to: int = 4) -> Run:
+    """A group that has processed v0 and v1, is told to be at `done_to`, and has these dead letters in the end."""
+    run = _reads(_sent().join(), 0, done_to).process(0, 2).commit(done_to).final_many(0, 4)
+    return run.dead_letters(*offsets, group=group)
+
+
+def _letter_before_its_commit() -> Run:
+    """The member dies between a dead letter and its commit; the next one finds it there, and goes on."""
+    run = _reads(_sent().join(), 0, 3).process(0, 2).commit(2)
+    run = _reads(run.join(OTHER), 2, 4, OTHER).process(3, 4, OTHER).commit(4, OTHER)
+    return run.final_many(0, 4).dead_letters(2)
+
+
+def _processed_and_letter() -> Run:
+    """Two members had the partition for a moment, and it went well for one of them."""
+    run = _reads(_sent().join(), 0, 4).process(0, 4).commit(4).final_many(0, 4)
+    return run.dead_letters(3)
+
+
 CASES = (
     Case("group-at-least-once", _at_least_once, "Passed", {"reprocessed": 2}),
     Case("group-at-most-once", _at_most_once, "Failed", {"unprocessed": 3}),
@@ -127,6 +146,29 @@ CASES = (
     Case("group-without-a-final-reader", _no_final_reader, "Inconclusive"),
     Case("work-without-a-group", _worked_without_membership, "Passed"),
     Case("group-before-the-claim", _before_the_claim, "Passed"),
+    Case("dead-letters", lambda: _with_letters(2, 3), "Passed"),
+    Case("dead-letter-before-its-commit", _letter_before_its_commit, "Passed"),
+    Case("dead-letter-of-what-was-processed", _processed_and_letter, "Passed"),
+    Case("dead-letter-missing", lambda: _with_letters(3), "Failed", {"unprocessed": 1}),
+    Case("dead-letter-not-yet-due", lambda: _with_letters(done_to=2), "Passed"),
+    Case("dead-letter-twice", lambda: _with_letters(2, 3, 3, 3), "Failed", {"duplicate-dead-letter": 1}),
+    Case(
+        "dead-letters-of-another-group",
+        lambda: _with_letters(2, 3, 3, group="h"),
+        "Failed",
+        {"unprocessed": 2, "duplicate-dead-letter": 1},
+    ),
+    Case(
+        "dead-letters-of-nobody",
+        lambda: _with_letters().line(9, "dead_letter", "ok", offset=2, value="v2"),
+        "Failed",
+        {"unprocessed": 2},
+    ),
+    Case(
+        "dead-letter-without-its-value",
+        lambda: _sent().line(9, "dead_letter", "ok", offset=0).final_many(0, 4),
+        "Error",
+    ),
     Case("join-without-a-group", lambda: _sent().line(MEMBER, "join", "ok").final_many(0, 4), "Error"),
     Case(
         "process-without-its-value",
