@@ -14,13 +14,14 @@ import itertools
 import os
 import re
 import socket
+import statistics
 import sys
 import tempfile
 import threading
 import time
 import timeit
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -44,6 +45,9 @@ CLIENT_ID = "bench"
 TOLERANCE = 0.05
 WARM_SECONDS = 15.0
 """Longer than the window, of which the first part is free."""
+
+PERIOD_SECONDS = 11.5
+"""What comes at once counts for the whole window, and then may come at once again: rates are bursts with pauses."""
 
 REFUSED_SECONDS_MAX = 60.0
 
@@ -96,12 +100,14 @@ class Quotas:
         thread = threading.Thread(target=load, args=(stop,), daemon=True)
         thread.start()
         time.sleep(WARM_SECONDS)
-        began, before = time.monotonic(), self.counted(metric)
-        time.sleep(self.seconds)
-        rate = (self.counted(metric) - before) / (time.monotonic() - began)
+        counts = []
+        began = time.monotonic()
+        while (now := time.monotonic() - began) < self.seconds + PERIOD_SECONDS:
+            counts.append((now, self.counted(metric)))
+            time.sleep(0.5)
         stop.set()
         thread.join(60)
-        return rate
+        return mean_rate(counts, self.seconds)
 
     # -- loads ------------------------------------------------------------------------------------------------------------
 
@@ -155,6 +161,17 @@ class Quotas:
                     connection.recv(1)
                 except OSError:  # it was accepted, and nothing is said, or it was refused with a reset
                     pass
+
+
+def mean_rate(counts: Sequence[tuple[float, float]], seconds: float) -> float:
+    """What was counted a second, in the mean of so many seconds that begin at any time of a period."""
+    rates = []
+    for began, before in counts:
+        ends = next(((at, count) for at, count in counts if at >= began + seconds), None)
+        if began > PERIOD_SECONDS or ends is None:
+            break
+        rates.append((ends[1] - before) / (ends[0] - began))
+    return statistics.fmean(rates)
 
 
 class Case(NamedTuple):
