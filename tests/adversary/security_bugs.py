@@ -1,4 +1,4 @@
-"""Mistakes in who is let in (31 item 1) and who may do what (item 2): TLS, SASL, who counts as a broker, and ACLs."""
+"""Mistakes in who is let in (31 item 1), who may do what (item 2) and how much (item 4): TLS, SASL, ACLs, quotas, limits."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ ACLS, RULES, BROKERS = (
     "tests/unit/security/test_acls.py",
     "tests/unit/server/test_authorization_rules.py",
     "tests/unit/server/test_authorization.py",
+)
+QUOTAS, ENTITIES, OVERLOAD = (
+    "tests/unit/server/test_quotas.py",
+    "tests/unit/quotas/test_entities.py",
+    "tests/unit/server/test_overload.py",
 )
 
 SECURITY = (
@@ -110,5 +115,57 @@ SECURITY = (
     Bug("q12", "everybody may make ACLs", "31", "server/authorization/table.py",
         "    ApiKey.CREATE_ACLS: on_cluster(_O.ALTER, _all_rows(\"creations\", \"results\")),\n",
         "    ApiKey.CREATE_ACLS: Unscreened(),\n",
+        (RULES,)),
+    Bug("q13", "who has to wait is read all the same", "KIP-219", "server/throttling.py",
+        "            self._connection.hold_frames(_REASON)\n", "",
+        (QUOTAS,)),
+    Bug("q14", "the default counts before a user's own quota", "KIP-546", "quotas/entities.py",
+        "        for entity, by_user, by_client_id in levels:\n",
+        "        for entity, by_user, by_client_id in reversed(levels):\n",
+        (ENTITIES,)),
+    Bug("q15", "a consumer that has to wait gets its records all the same", "KIP-219", "server/api/fetch.py",
+        "        if not goes_out:\n            topics, total = [], 0\n", "",
+        (QUOTAS,)),
+    Bug("q16", "what was fetched and did not go out counts", "KIP-219", "server/quotas.py",
+        "                used.rate.record(-size, now)\n", "                pass\n",
+        (QUOTAS,)),
+    Bug("q17", "beyond its quota a client goes on changing the cluster", "KIP-599", "server/quotas.py",
+        "        if self._strict and (wait := self._bucket.wait(self._rate, now)) > 0:\n",
+        "        if self._strict and (wait := self._bucket.wait(self._rate, now)) > 1e9:\n",
+        (QUOTAS,)),
+    Bug("q18", "the controller counts a client's changes for the broker that passes them on", "KIP-599", "server/connection.py",
+        "        client_id = forwarded_for(ctx.principal, ctx.client_id) if counts else None\n",
+        "        client_id = None\n",
+        (QUOTAS,)),
+    Bug("q19", "a quota that was removed stays in force", "KIP-546", "metadata/image.py",
+        "        if gone is not None:\n            self.quotas.put(gone, None)\n", "",
+        ("tests/unit/controller/test_quotas.py",)),
+    Bug("q20", "a rate is taken of the time that has passed only", "KIP-13", "quotas/rates.py",
+        "        return max(elapsed + max(missing, 0) * self._window, 0.001)\n",
+        "        return max(elapsed, 0.001 + 0 * missing)\n",
+        ("tests/unit/quotas/test_rates.py",)),
+    Bug("q21", "who never logs in may stay", "31", "server/deadlines.py",
+        "        if not self._connection.is_let_in:\n", "        if False:\n",
+        (OVERLOAD,)),
+    Bug("q22", "requests take as much memory as they like", "KIP-72", "server/request_memory.py",
+        "        if self.used < self._bytes_max:\n", "        if True:\n",
+        (OVERLOAD,)),
+    Bug("q23", "a connection that is gone keeps the memory of its request", "KIP-72", "server/framing.py",
+        "        if self._admitted:\n            self.give_back(self._admitted)\n            self._admitted = 0\n"
+        "        self.closed()\n",
+        "        self.closed()\n",
+        (OVERLOAD,)),
+    Bug("q24", "who takes no answer is never cut", "31", "server/deadlines.py",
+        "        if self._connection.bytes_sent != self._taken:\n", "        if True:\n",
+        (OVERLOAD,)),
+    Bug("q25", "clients that come too fast lock brokers out", "KIP-612", "server/connections.py",
+        "        if connection.inter_broker and self._protects_brokers:\n", "        if False:\n",
+        ("tests/unit/server/test_connections.py",)),
+    Bug("q26", "what is refused for its address counts for all", "KIP-612", "server/connections.py",
+        "            if rate < INT_MAX:\n                self._created.record(-1, now)\n", "",
+        ("tests/unit/server/test_connections.py",)),
+    Bug("q27", "everybody may set quotas", "KIP-546", "server/authorization/table.py",
+        "    ApiKey.ALTER_CLIENT_QUOTAS: on_cluster(_O.ALTER_CONFIGS, _quotas),\n",
+        "    ApiKey.ALTER_CLIENT_QUOTAS: Unscreened(),\n",
         (RULES,)),
 )  # fmt: skip

@@ -69,6 +69,7 @@ KEYED_BY = (
     "resource_name",
     "broker_id",
     "key",
+    "entity_type",
     "index",
 )
 """What identifies an element of a list, so that lists in another order are compared element by element."""

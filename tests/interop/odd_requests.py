@@ -506,6 +506,41 @@ IN_ORDER = (
         )
         for what, kind, match in (("", 2, None), (" of one", 0, NOBODY), (" of the default", 1, None))
     ),
+    *(
+        Request(
+            ApiKey.ALTER_CLIENT_QUOTAS,
+            f"AlterClientQuotas{what}",
+            {
+                "entries": [
+                    {
+                        "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
+                        "ops": [{"key": key, "value": value, "remove": remove}],
+                    }
+                ],
+                "validate_only": True,
+            },
+            alone=bool(what),
+        )
+        for what, entity, key, value, remove in (
+            ("", (("user", NOBODY),), "producer_byte_rate", 1e6, False),
+            (" of a client id of a user", (("user", NOBODY), ("client-id", None)), "request_percentage", 12.5, False),
+            (" that is not there, removed", (("user", NOBODY),), "consumer_byte_rate", 0.0, True),
+            (" of an address", (("ip", "10.0.0.1"),), "connection_creation_rate", 5.0, False),
+            (
+                " of an address and a user",
+                (("ip", "10.0.0.1"), ("user", NOBODY)),
+                "connection_creation_rate",
+                5.0,
+                False,
+            ),
+            (" of no address", (("ip", "10.0.0"),), "producer_byte_rate", 5.0, False),
+            (" with a fraction", (("user", NOBODY),), "producer_byte_rate", 5.5, False),
+            (" below 0", (("user", NOBODY),), "producer_byte_rate", -5.0, False),
+            (" too large", (("ip", None),), "connection_creation_rate", 1e10, False),
+            (" of a key that is none", (("client-id", NOBODY),), NOBODY, 5.0, False),
+            (" of a key for addresses", (("client-id", NOBODY),), "connection_creation_rate", 5.0, False),
+        )
+    ),
     Request(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", {"users": [{"name": NOBODY}]}),
     Request(
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,

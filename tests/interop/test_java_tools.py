@@ -260,6 +260,18 @@ def test_configs(cluster: Cluster, topic: str) -> None:
     assert re.search(r"num.partitions=3 sensitive=false", described)
 
 
+@pytest.mark.full
+def test_quotas(cluster: Cluster) -> None:
+    """Set, shown and removed, of a client id that nobody has; the broker that is asked passes them on."""
+    entity = ("--entity-type", "clients", "--entity-name", "quotas-of-nobody")
+    rates = "producer_byte_rate=1048576,request_percentage=12.5"
+    assert "Completed updating config" in cluster.run(CONFIGS, "--alter", "--add-config", rates, *entity)
+    described = cluster.run(CONFIGS, "--describe", *entity)
+    assert "producer_byte_rate=1048576.0" in described and "request_percentage=12.5" in described
+    removed = cluster.run(CONFIGS, "--alter", "--delete-config", "producer_byte_rate,request_percentage", *entity)
+    assert "Completed updating config" in removed
+
+
 def test_versions(cluster: Cluster) -> None:
     versions = cluster.run(f"{TOOLS}.BrokerApiVersionsCommand")
     assert len(re.findall(r"^127\.0\.0\.1:\d+ \(id: \d+ ", versions, re.MULTILINE)) == 3

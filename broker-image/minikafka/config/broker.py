@@ -195,6 +195,11 @@ class BrokerConfig(BrokerKeys):
                 f"group.min.session.timeout.ms={self.group_min_session_timeout_ms}: above the maximum; "
                 f"allowed: at most group.max.session.timeout.ms={self.group_max_session_timeout_ms}"
             )
+        if 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
+            yield (
+                f"queued.max.request.bytes={self.queued_max_request_bytes}: the largest request would never fit; "
+                f"allowed: -1, or at least socket.request.max.bytes={self.socket_request_max_bytes}"
+            )
         if self.metadata_store.kind == "kubernetes" and not self.minikafka_kubernetes_cluster:
             yield (
                 "minikafka.kubernetes.cluster: required with minikafka.metadata.store=kubernetes; "

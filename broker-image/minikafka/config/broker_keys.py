@@ -17,7 +17,7 @@ from minikafka.config.keys import (
     text,
     words,
 )
-from minikafka.config.listeners import Endpoint, listener_list, protocol_map
+from minikafka.config.listeners import Endpoint, listener_list, per_address, protocol_map
 from minikafka.config.security_keys import Security
 from minikafka.log.unflushed_volume import usable_bytes
 from minikafka.telemetry.event_file import BYTES_DEFAULT as EVENTS_BYTES_DEFAULT
@@ -69,11 +69,27 @@ class IdentityAndNetwork:
     max_connections_per_ip = integer(
         INT_MAX, 0, doc="Most connections at once from one address; more are closed at once.", update=CLUSTER_WIDE
     )
+    max_connections_per_ip_overrides = per_address(
+        doc="The same for some addresses, in place of max.connections.per.ip. Addresses only, no names of hosts.",
+        update=CLUSTER_WIDE,
+    )
+    max_connection_creation_rate = integer(
+        INT_MAX,
+        0,
+        doc="Most new connections a second, over the window of quotas; more are closed at once. Other brokers always get one.",
+        update=CLUSTER_WIDE,
+    )
     connections_max_idle_ms = long(
         600_000, -1, doc="A connection without a request for this long is closed; -1: never."
     )
     socket_request_max_bytes = integer(
         104_857_600, 1, doc="Largest request in bytes; a larger one closes its connection."
+    )
+    queued_max_request_bytes = long(
+        -1,
+        -1,
+        doc="Bytes of requests that are not handled yet, from which on no more are read; -1: no limit. Requests of up to 256 KiB "
+        "count when they wait for an earlier one of their connection, larger ones from when they are announced.",
     )
     socket_listen_backlog_size = integer(50, 1, doc="Connections the system may hold before they are accepted.")
     socket_send_buffer_bytes = integer(
@@ -283,8 +299,12 @@ class GroupsAndTransactions:
 class Quotas:
     """Quotas"""
 
-    quota_window_num = integer(11, 1, doc="Samples a client's rate is measured over.", unused=True)
-    quota_window_size_seconds = integer(1, 1, doc="Length of one sample in seconds.", unused=True)
+    quota_window_num = integer(11, 1, doc="Samples a client's rate is measured over.")
+    quota_window_size_seconds = integer(1, 1, doc="Length of one sample in seconds.")
+    controller_quota_window_num = integer(
+        11, 1, doc="Samples for which a client may save up changes of the cluster (controller_mutation_rate, KIP-599)."
+    )
+    controller_quota_window_size_seconds = integer(1, 1, doc="Length of one of these samples in seconds.")
 
 
 class MiniKafkaOwn:
@@ -341,6 +361,17 @@ class MiniKafkaOwn:
         "fence",
         ("fence", "trust_isr"),
         doc="A broker back from an unclean shutdown leaves every ISR first (KIP-966), or keeps its seat as before.",
+    )
+    minikafka_authentication_timeout_ms = integer(
+        30_000,
+        1,
+        doc="How long a client may take for the handshake of TLS and to log in; then its connection is closed.",
+    )
+    minikafka_slow_reader_timeout_ms = integer(
+        300_000,
+        1,
+        doc="A connection of which the client takes nothing of an answer for so long is closed. Consumers that are busy may read "
+        "nothing meanwhile, as long as their max.poll.interval.ms allows.",
     )
     minikafka_metrics_port = optional_integer(
         0, 65_535, doc="Port of /metrics, /healthz and /readyz; 0 lets the system choose. Without it: none."

@@ -5,7 +5,10 @@ ZooKeeper's time that old files still carry. Families are given by prefix. Impor
 """
 
 _FAMILIES = (
-    "controller.",
+    "controller.listener.",
+    "controller.performance.",
+    "controller.quorum.",
+    "controller.socket.",
     "delegation.token.",
     "group.consumer.",
     "group.coordinator.",
@@ -38,10 +41,10 @@ _BROKER = """
     leader.replication.throttled.rate log.dir.failure.timeout.ms log.initial.task.delay.ms
     log.local.retention.bytes log.local.retention.ms log.message.downconversion.enable
     log.message.format.version log.message.timestamp.difference.max.ms log.preallocate log.roll.jitter.hours
-    log.roll.jitter.ms max.connection.creation.rate max.connections.per.ip.overrides
+    log.roll.jitter.ms
     max.request.partition.size.limit metric.reporters num.io.threads num.network.threads
     num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads password.encoder.secret port
-    principal.builder.class process.roles producer.purgatory.purge.interval.requests queued.max.request.bytes
+    principal.builder.class process.roles producer.purgatory.purge.interval.requests
     queued.max.requests quota.consumer.default quota.producer.default
     replica.alter.log.dirs.io.max.bytes.per.second replica.selector.class replication.quota.window.num
     replication.quota.window.size.seconds reserved.broker.max.id

@@ -1,8 +1,9 @@
 """Listeners: ``NAME://HOST:PORT`` lists, and the checks between the keys that speak of them (KIP-103)."""
 
+import ipaddress
 import re
 import socket
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minikafka.config.keys import ConfigError, ConfigType, InvalidValue, Key
 
@@ -71,6 +72,28 @@ def protocol_map(*, doc: str) -> Key[dict[str, str]]:
         doc,
     )
     return key
+
+
+def _parse_per_address(value: str) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for entry in filter(None, (item.strip() for item in value.split(","))):
+        host, _, count = (part.strip() for part in entry.rpartition(":"))
+        try:
+            known = str(ipaddress.ip_address(host.removeprefix("[").removesuffix("]")))
+        except ValueError:
+            raise InvalidValue(f"{host or entry!r} is not an address") from None
+        if not (count.isascii() and count.isdigit()):
+            raise InvalidValue(f"{count!r} of {host} is not a whole number")
+        if known in counts:
+            raise InvalidValue(f"{host} is named twice")
+        counts[known] = int(count)
+    return counts
+
+
+def per_address(*, doc: str, **rest: Any) -> Key[dict[str, int]]:
+    """Whole numbers by address, which may be none."""
+    allowed = "comma-separated ADDRESS:NUMBER pairs, as 10.0.0.1:100,[::1]:200"
+    return Key(ConfigType.STRING, "", allowed, _parse_per_address, doc, **rest)
 
 
 def advertised_default(listeners: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:

@@ -9,6 +9,7 @@ from uuid import UUID
 from minikafka.controller.acls import AclRegistry
 from minikafka.controller.brokers import BrokerRegistry
 from minikafka.controller.partitions import PartitionRegistry
+from minikafka.controller.quotas import QuotaRegistry
 from minikafka.controller.topics import ConfigCheck, TopicRegistry
 from minikafka.controller.users import UserRegistry
 from minikafka.controller.workspace import ControllerConfig, Event, RoomCheck, Workspace
@@ -18,9 +19,9 @@ from minikafka.metadata.image import ClusterImage
 class Controller:
     """All decisions of one controller epoch.
 
-    Use: call methods of ``brokers``, ``partitions``, ``topics``, ``users`` and ``acls``; then :meth:`take_changes`, write them to
-    the store under ``epoch``, and only then release the answers. When the store refuses (another controller, a conflicting
-    record) throw this object away.
+    Use: call methods of ``brokers``, ``partitions``, ``topics``, ``users``, ``acls`` and ``quotas``; then :meth:`take_changes`,
+    write them to the store under ``epoch``, and only then release the answers. When the store refuses (another controller,
+    a conflicting record) throw this object away.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Controller:
         self.topics = TopicRegistry(self.workspace, new_uuid, check_configs)
         self.users = UserRegistry(self.workspace)
         self.acls = AclRegistry(self.workspace)
+        self.quotas = QuotaRegistry(self.workspace)
         self.topics.adopt_defaults()  # written with the first decisions, none of which is made by another value
         self._next_rebalance = now + config.leader_imbalance_check_interval
         self._next_election = now + config.unclean_leader_election_interval

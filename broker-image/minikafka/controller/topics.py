@@ -54,6 +54,14 @@ class NewTopic:
 ConfigCheck = Callable[[Mapping[str, str]], None]
 """Raises KafkaError INVALID_CONFIG naming the key."""
 
+Count = Callable[[int], None]
+"""Counts partitions that are about to be made or deleted. Raises KafkaError: they may not be, for there were many (KIP-599)."""
+
+
+def uncounted(partitions: int) -> None:
+    """Nobody counts them."""
+    del partitions
+
 
 class TopicRegistry:
     """Decides on topics."""
@@ -64,11 +72,12 @@ class TopicRegistry:
         self.check_configs = check_configs
         self._next_start = len(workspace.image.topics)
 
-    def create(self, desired: NewTopic, validate_only: bool = False) -> TopicState:
-        """Create a topic, or only say what it would be.
+    def create(self, desired: NewTopic, validate_only: bool = False, count: Count = uncounted) -> TopicState:
+        """Create a topic, or only say what it would be; its partitions are counted before.
 
         Raises:
-            KafkaError: name, counts, assignment or configuration are not allowed; TOPIC_ALREADY_EXISTS; POLICY_VIOLATION
+            KafkaError: what ``count`` raises;
+                name, counts, assignment or configuration are not allowed; TOPIC_ALREADY_EXISTS; POLICY_VIOLATION
                 when the cluster store has no room for it.
         """
         check_topic_name(desired.name)
@@ -87,6 +96,7 @@ class TopicRegistry:
             desired.name, self.new_uuid(), tuple(self._new_partition(row) for row in rows), dict(desired.configs)
         )
         self.workspace.check_room(topic)
+        count(len(rows))
         if not validate_only:
             self._next_start += 1
             self.workspace.put_topic(topic)
@@ -142,20 +152,32 @@ class TopicRegistry:
         isr = tuple(r for r in row if self.workspace.image.is_active(r))
         return PartitionState(row, isr, isr[0])
 
-    def delete(self, name: str) -> ErrorCode:
-        """Delete a topic; brokers drop its replicas when they see that its record is gone."""
+    def delete(self, name: str, count: Count = uncounted) -> ErrorCode:
+        """Delete a topic, whose partitions are counted before; brokers drop its replicas when they see that its record is gone.
+
+        Raises KafkaError: what ``count`` raises.
+        """
         topic = self.workspace.image.topics.get(name)
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        count(len(topic.partitions))
         self.workspace.delete_topic(topic)
         self.workspace.note("topic_deleted", name, topic_id=str(topic.topic_id))
         return ErrorCode.NONE
 
-    def grow(self, name: str, count: int, assignment: Sequence[Sequence[int]] | None, validate_only: bool) -> None:
-        """CreatePartitions: bring a topic to ``count`` partitions.
+    def grow(
+        self,
+        name: str,
+        count: int,
+        assignment: Sequence[Sequence[int]] | None,
+        validate_only: bool,
+        count_new: Count = uncounted,
+    ) -> None:
+        """CreatePartitions: bring a topic to ``count`` partitions; those that are new are counted before.
 
         Raises:
-            KafkaError: unknown topic, a count that is not larger, a bad assignment, no room in the cluster store.
+            KafkaError: what ``count_new`` raises;
+                unknown topic, a count that is not larger, a bad assignment, no room in the cluster store.
         """
         topic = self.workspace.image.topics.get(name)
         if topic is None:
@@ -182,6 +204,7 @@ class TopicRegistry:
             rows = place(racks, count - have, factor, walk_start(racks, topic.partitions[0].replicas[0]), have)
         grown = replace(topic, partitions=(*topic.partitions, *(self._new_partition(row) for row in rows)))
         self.workspace.check_room(grown)
+        count_new(count - have)
         if not validate_only:
             self.workspace.put_topic(grown)
             self.workspace.note("partitions_added", name, partitions=count)

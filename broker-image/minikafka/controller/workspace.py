@@ -9,6 +9,7 @@ from typing import Any
 from minikafka.controller.change import ChangeRules, Election, PartitionChange
 from minikafka.metadata.image import BROKER, TOPIC, UNREGISTERED, BrokerState, ClusterImage, TopicState
 from minikafka.metadata.store import Wish
+from minikafka.quotas.entities import EntityQuotas
 from minikafka.security.acls import Acl
 
 
@@ -41,7 +42,7 @@ class Event:
 
 
 RoomCheck = Callable[[ClusterImage, Wish], None]
-"""Raises KafkaError POLICY_VIOLATION when the cluster store has no room for a topic as given, or for more ACLs."""
+"""Raises KafkaError POLICY_VIOLATION when the cluster store has no room for a topic or quotas as given, or for more ACLs."""
 
 
 class Workspace:
@@ -100,6 +101,10 @@ class Workspace:
     def check_acl_room(self, acls: Sequence[Acl]) -> None:
         """To be asked before ACLs are made. Raises KafkaError POLICY_VIOLATION."""
         self._check_room(self.image, acls)
+
+    def check_quota_room(self, quotas: EntityQuotas) -> None:
+        """To be asked before an entity gets quotas. Raises KafkaError POLICY_VIOLATION."""
+        self._check_room(self.image, quotas)
 
     def put_record(self, key: str, value: Any) -> None:
         self.image.apply(key, value)

@@ -23,10 +23,13 @@ With three replicas that is room for some 19,000 partitions in large topics, and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from minikafka.kubernetes.document import CONFIG_MAP_BYTES_MAX
 from minikafka.metadata.image import ClusterImage, TopicState
 from minikafka.metadata.store import Wish
 from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.quotas.entities import Entity, EntityQuotas, record_name
 from minikafka.security.acls import Acl
 
 WORST_CASE_BYTES_MAX = CONFIG_MAP_BYTES_MAX // 2
@@ -45,10 +48,13 @@ CREDENTIAL_BYTES = 250
 ACL_BYTES = 10
 """Of an ACL beside its names, which are taken to be like no other's. (With random names of twelve letters it is 25 in all.)"""
 
+QUOTA_BYTES = 30
+"""Of each quota of an entity, with its value; and of the entity beside its names, which are there twice."""
+
 
 def check_room(image: ClusterImage, wish: Wish) -> None:
     """Whether a topic may be as given: new, with more partitions, more replicas or longer settings than it has in the image.
-    Or whether there may be these ACLs beside those that are there.
+    Or whether an entity may have these quotas, or there may be these ACLs beside those that are there.
 
     Raises:
         KafkaError: POLICY_VIOLATION, when the cluster's metadata might not fit into its ConfigMap any more. What takes no
@@ -58,6 +64,9 @@ def check_room(image: ClusterImage, wish: Wish) -> None:
         before = image.topics.get(wish.name)
         more = topic_bytes(wish) - (0 if before is None else topic_bytes(before))
         what = f"topic {wish.name!r} with {len(wish.partitions)} partitions"
+    elif isinstance(wish, EntityQuotas):
+        more = quota_bytes(wish.entity, wish.values) - quota_bytes(wish.entity, image.quotas.of(wish.entity))
+        what = f"quotas of {record_name(wish.entity)}"
     else:
         more, what = sum(map(acl_bytes, wish)), f"{len(wish)} ACLs"
     there = worst_case_bytes(image)
@@ -77,12 +86,19 @@ def worst_case_bytes(image: ClusterImage) -> int:
     settings = sum(len(k) + len(v) for configs in image.broker_configs.values() for k, v in configs.items())
     users = sum(CREDENTIAL_BYTES + len(user) for user, _ in image.scram)
     acls = sum(map(acl_bytes, image.acls))
-    return len(image.brokers) * BROKER_BYTES + users + settings + acls + sum(map(topic_bytes, image.topics.values()))
+    quotas = sum(quota_bytes(entity, values) for entity, values in image.quotas.all().items())
+    topics = sum(map(topic_bytes, image.topics.values()))
+    return len(image.brokers) * BROKER_BYTES + users + settings + acls + quotas + topics
 
 
 def acl_bytes(acl: Acl) -> int:
     """The part of it that is an ACL's."""
     return ACL_BYTES + len(acl.pattern.name) + len(acl.entry.principal) + len(acl.entry.host)
+
+
+def quota_bytes(entity: Entity, values: Mapping[str, float]) -> int:
+    """The part of it that is an entity's, if it has quotas."""
+    return 2 * len(record_name(entity)) + (len(values) + 1) * QUOTA_BYTES if values else 0
 
 
 def topic_bytes(topic: TopicState) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+from minikafka.quotas import entities as quotas
 from minikafka.security import acls
 from minikafka.security.scram import HASHES, ScramCredential, Shape, shape_of
 
@@ -175,6 +176,9 @@ SCRAM_SECRET = "secret/scram"
 ACL = "acl/"
 """Followed by type of resource, type of pattern and the name, with slashes between; its value is a list of ACLs."""
 
+QUOTA = "quota/"
+"""Followed by a name of the entity; its value says which entity that is, and has its quotas."""
+
 MIN_ISR = "min.insync.replicas"
 
 
@@ -196,6 +200,8 @@ class ClusterImage:
         self.scram_secret: bytes | None = None
         """None until there is a user."""
         self.acls = acls.AclSet()
+        self.quotas = quotas.QuotaSet()
+        self._quota_entities: dict[str, quotas.Entity] = {}
         self.controller_id = -1
         self.controller_epoch = 0
         self.revision = 0
@@ -228,6 +234,8 @@ class ClusterImage:
             self.scram_secret = None if value is None else bytes.fromhex(value)
         elif key.startswith(ACL):
             self.acls.put(acls.pattern_of(key.removeprefix(ACL)), acls.from_json(value or ()))
+        elif key.startswith(QUOTA):
+            self._apply_quota(key, None if value is None else quotas.from_json(value))
 
     def _apply_scram(self, mechanism: str, user: str, found: ScramCredential | None) -> None:
         shapes = self.scram_shapes.setdefault(mechanism, Counter())
@@ -238,6 +246,14 @@ class ClusterImage:
             self.scram[user, mechanism] = found
             shapes.update((shape_of(found),))
         self.scram_shapes[mechanism] = +shapes
+
+    def _apply_quota(self, key: str, found: quotas.EntityQuotas | None) -> None:
+        gone = self._quota_entities.pop(key, None)
+        if gone is not None:
+            self.quotas.put(gone, None)
+        if found is not None:
+            self._quota_entities[key] = found.entity
+            self.quotas.put(found.entity, found.values)
 
     def _apply_topic(self, name: str, value: Any) -> None:
         old = self.topics.pop(name, None)

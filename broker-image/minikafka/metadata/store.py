@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from minikafka.metadata.image import ClusterImage, TopicState
+from minikafka.quotas.entities import EntityQuotas
 from minikafka.security.acls import Acl
 
-Wish = TopicState | Sequence[Acl]
-"""What needs room in the store: a topic as it is to be, or ACLs that are new."""
+Wish = TopicState | EntityQuotas | Sequence[Acl]
+"""What needs room in the store: a topic or an entity's quotas as they are to be, or ACLs that are new."""
 
 
 class StoreError(Exception):

@@ -243,6 +243,7 @@ def encode_fetch_response(
     topics: list[tuple[TopicKey, list[PartitionData]]],
     error: int = 0,
     endpoints: list[tuple[int, str, int, str | None]] | None = None,
+    throttle_ms: int = 0,
 ) -> list[Any]:
     """A whole response as a list of ``bytes`` and file ranges (anything with ``file``, ``position``, ``length``).
 
@@ -253,7 +254,7 @@ def encode_fetch_response(
     head = bytearray(8)
     if flexible:
         head.append(0)
-    head += b"\0\0\0\0"  # throttle_time_ms
+    head += throttle_ms.to_bytes(4, "big")
     if version >= 7:
         head += struct.pack(">hi", error, 0)
     head += uvarint(len(topics) + 1) if flexible else struct.pack(">i", len(topics))

@@ -185,10 +185,12 @@ def encode_produce_response(
     correlation_id: int,
     topics: list[tuple[str, list[PartitionResult]]],
     endpoints: list[tuple[int, str, int, str | None]] | None = None,
+    throttle_ms: int = 0,
 ) -> bytes:
     """A whole response frame.
 
     Args:
+        throttle_ms: for how long the connection is muted.
         endpoints: brokers named by ``current_leader`` hints (KIP-951, from version 10 on): (id, host, port, rack).
     """
     out = bytearray(8)
@@ -209,7 +211,7 @@ def encode_produce_response(
             _encode_result(out, version, result)
         if flexible:
             out.append(0)
-    out += b"\0\0\0\0"  # throttle_time_ms
+    out += throttle_ms.to_bytes(4, "big")
     if flexible:
         if version >= 10 and endpoints:
             payload = uvarint(len(endpoints) + 1) + b"".join(

@@ -66,6 +66,11 @@ class Door:
         self._max_frame_bytes = connection.max_frame_bytes
         connection.max_frame_bytes = min(self._max_frame_bytes, self._broker.config.sasl_server_max_receive_size)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is known who it is."""
+        return self._is_open
+
     def closed(self) -> None:
         """The connection is gone."""
         if self._timer is not None:

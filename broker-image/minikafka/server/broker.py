@@ -41,7 +41,9 @@ from minikafka.server.observer import BrokerObserver
 from minikafka.server.offline_logs import LogDirShell
 from minikafka.server.offsets_topic import OffsetsTopic
 from minikafka.server.producer_ids import ProducerIds
+from minikafka.server.quotas import ClientQuotas
 from minikafka.server.readiness import Readiness
+from minikafka.server.request_memory import RequestMemory
 from minikafka.server.topic_requests import TopicRequests
 from minikafka.telemetry.event_limit import EventLimit
 from minikafka.telemetry.exposition import BrokerCollector
@@ -100,6 +102,9 @@ class Broker:
         self.strangers = EventLimit(context.clock.now)
         """Of events about who is not let in."""
         self.authorization = Authorization(config, self.metadata, context.stats, context.events.emit, context.clock.now)
+        self.quotas = ClientQuotas(config, self.metadata, context.stats, context.events.emit, context.clock.now)
+        memory = config.queued_max_request_bytes
+        self.request_memory = None if memory <= 0 else RequestMemory(memory)
         connection = ClientConnection if self.hooks is None else HookedConnection
         self.listeners = Listeners(config, lambda name: connection(self, name))
         self.membership = Membership(
@@ -111,7 +116,14 @@ class Broker:
             registered=lambda: self.follower.take({}),
             registration_lost=lambda: self.host.reset(),
         )
-        self.connections = ConnectionRegistry(config, context.stats, self.membership.heartbeats_ended)
+        self.connections = ConnectionRegistry(
+            config,
+            context.stats,
+            self.membership.heartbeats_ended,
+            context.events.emit,
+            context.clock.now,
+            rate_of=lambda host: self.metadata.image.quotas.connection_rate(host),
+        )
         self.topics = TopicRequests(config, self.membership, self.metadata)
         self.producer_ids = ProducerIds(store)
 

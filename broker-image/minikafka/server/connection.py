@@ -11,7 +11,7 @@ import asyncio
 import ssl
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.heartbeats import Heartbeats
@@ -28,7 +28,10 @@ from minikafka.server.api.spec import ApiSpec
 from minikafka.server.authentication import Door
 from minikafka.server.authorization.rules import ClientAccess
 from minikafka.server.authorization.table import RULES
+from minikafka.server.deadlines import Deadlines
 from minikafka.server.framing import FrameProtocol
+from minikafka.server.request_context import RequestContext, forwarded_for
+from minikafka.server.throttling import LoopTime, Muting
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
@@ -38,6 +41,9 @@ PRODUCE_VERSION_MIN = produce.SPEC.min_version
 
 NodeEndpoints = list[tuple[int, str, int, str | None]]
 """(id, host, port, rack) of each broker that an answer names."""
+
+MUTATIONS = frozenset((ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS))
+"""What counts for controller_mutation_rate."""
 
 PIPELINE_MAX = 1000
 """Requests of one connection that may be unanswered; over it nothing more is read until some are."""
@@ -58,30 +64,10 @@ class Slot:
         self.ready: float
         """When the answer was there, but not its turn; 0: it never waited for that. Set where ``parked`` is."""
 
-
-class RequestContext:
-    """What a cold handler may know of its request."""
-
-    __slots__ = (
-        "api_version",
-        "client_host",
-        "client_id",
-        "connection",
-        "header",
-        "inter_broker",
-        "listener",
-        "principal",
-    )
-
-    def __init__(self, connection: ClientConnection, header: RequestHeader) -> None:
-        self.connection = connection
-        self.header = header
-        self.api_version = header.api_version
-        self.client_id = header.client_id or ""
-        self.client_host = connection.client_host
-        self.listener = connection.listener
-        self.inter_broker = connection.is_broker
-        self.principal = connection.principal
+    @property
+    def handled_seconds(self) -> float:
+        """For how long it was worked on where it was read."""
+        return (self.parked or time.perf_counter()) - self.started
 
 
 def error_codes(answer: Any) -> Iterator[int]:
@@ -112,15 +98,19 @@ class ClientConnection(FrameProtocol):
         self.client_host = ""
         self.principal = ANONYMOUS
         security = broker.config.security(listener)
+        serves_brokers_only = self.inter_broker and len(broker.config.listeners) > 1
+        self.memory = None if serves_brokers_only else broker.request_memory
         self.door = None if security.mechanisms is None else Door(self, security)
         """Where clients have to log in."""
         self.slots: deque[Slot] = deque()
         self._cold: deque[tuple[Slot, RequestHeader, bytes]] = deque()
         self._cold_task: asyncio.Task[None] | None = None
         self.waiting_fetch = fetch.WaitingFetch(broker.clock.now)
-        self._last_request = time.perf_counter()
+        self.muting = Muting(self, broker.clock.now)
+        self.last_request = time.perf_counter()
         self._busy_since = 0.0
-        self._idle_timer: asyncio.TimerHandle | None = None
+        self._queued_bytes = 0
+        self.deadlines = Deadlines(self)
         self._ends = False
         self.heartbeats_of: Heartbeats | None = None
         """Set when a broker's heartbeats come over this connection."""
@@ -134,30 +124,38 @@ class ClientConnection(FrameProtocol):
             transport.close()
             return
         super().connection_made(transport)
-        self._watch_idleness()
+        if self.loop is not None:
+            self.deadlines.begin(self.loop)
 
-    def _watch_idleness(self) -> None:
-        """``connections.max.idle.ms``: one timer a connection, which follows its last request."""
-        config = self.broker.config
-        allowed = config.connections_max_idle_ms / 1000
-        if allowed < 0 or self.loop is None:
-            return
-        if self.heartbeats_of is not None:  # their end looks like a death, so not before the session is over
-            allowed = max(allowed, config.broker_session_timeout_ms / 1000)
-        left = allowed - (time.perf_counter() - self._last_request)
-        if left <= 0 and not self.slots:
-            self.close()
-            return
-        self._idle_timer = self.loop.call_later(left if left > 0 else allowed, self._watch_idleness)
+    @property
+    def is_let_in(self) -> bool:
+        """Whether it has come through TLS and logged in, where it has to."""
+        return (self.tls is None or self.tls.established) and (self.door is None or self.door.is_open)
+
+    def cut(self, limit: str) -> None:
+        """Close it for a limit, and tell."""
+        self.broker.connections.cut(self, limit)
+        self.close()
+
+    def blocked(self) -> None:
+        assert self.loop is not None
+        self.deadlines.blocked(self.loop)
+
+    def unblocked(self) -> None:
+        self.deadlines.unblocked()
 
     def closed(self) -> None:
         if self._cold_task is not None:
             self._cold_task.cancel()
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
+        self.deadlines.stop()
+        if self.memory is not None:
+            self.memory.gone(self)
+            self.memory.give_back(self._queued_bytes)
+            self._queued_bytes = 0
         if self.door is not None:
             self.door.closed()
         self.waiting_fetch.give_up()
+        self.muting.stop()
         self.slots.clear()
         self.broker.connections.closed(self)
 
@@ -220,7 +218,7 @@ class ClientConnection(FrameProtocol):
     # -- requests ---------------------------------------------------------------------------------------------------------
 
     def frame_received(self, frame: memoryview) -> None:
-        started = self._last_request = time.perf_counter()
+        started = self.last_request = time.perf_counter()
         if not self._busy_since:
             self._busy_since = started
         try:
@@ -262,6 +260,13 @@ class ClientConnection(FrameProtocol):
             self._ends = True
         else:
             self.close()
+
+    def admits(self, size: int) -> bool:
+        return self.memory is None or self.memory.admits(self, size)
+
+    def give_back(self, size: int) -> None:
+        if self.memory is not None:
+            self.memory.give_back(size)
 
     def pause(self) -> None:
         """Read nothing more until an answer has left."""
@@ -325,6 +330,9 @@ class ClientConnection(FrameProtocol):
 
     def _cold_request(self, frame: memoryview, header: RequestHeader, slot: Slot) -> None:
         self._cold.append((slot, header, bytes(frame[header.end :])))
+        if self.memory is not None:
+            self._queued_bytes += slot.size
+            self.memory.take(self, slot.size)
         if self._cold_task is None:
             self._cold_task = asyncio.ensure_future(self._run_cold())
 
@@ -335,6 +343,9 @@ class ClientConnection(FrameProtocol):
                 self.broker.stats.times_of(slot.api_key).queued += time.perf_counter() - slot.started
                 slot.parked = 0.0
                 self.answer(slot, [await self._answer_cold(header, body)])
+                if self.memory is not None and self._queued_bytes:  # not of a connection that is gone
+                    self._queued_bytes -= slot.size
+                    self.memory.give_back(slot.size)
         except MalformedRequest as error:
             self.broker.context.bad_request(self.client_host, str(error))
             self.close()
@@ -373,12 +384,18 @@ class ClientConnection(FrameProtocol):
                 raise MalformedRequest(f"{spec.name} v{version} ends in its header") from error
         ctx = RequestContext(self, header)
         if self.broker.authorization.enabled and not ctx.inter_broker:
-            values = await self._answer_allowed(spec, handle, ctx, messages.decode_request(key, version, body))
+            answering: Awaitable[dict[str, Any]] = self._answer_allowed(
+                spec, handle, ctx, messages.decode_request(key, version, body)
+            )
         else:
-            forwarded = await self._forwarded(spec, version, body)
+            forwarded = await self._forwarded(spec, ctx, body)
             if forwarded is not None:
                 return wire.response_frame(header.correlation_id, forwarded, flexible)
-            values = await handle(self.broker, ctx, messages.decode_request(key, version, body))
+            answering = handle(self.broker, ctx, messages.decode_request(key, version, body))
+        if self.broker.metadata.image.quotas.is_set:
+            values = await self._answer_metered(spec, ctx, answering)
+        else:
+            values = await answering
         self.count_errors(key, error_codes(values))
         answer = messages.encode_response(key, version, values)
         return wire.response_frame(header.correlation_id, answer, flexible and key != API_VERSIONS)
@@ -395,18 +412,45 @@ class ClientConnection(FrameProtocol):
         if screened.request is None:
             return screened.finish({})
         body = messages.encode_entity(screened.request) if spec.controller_only else b""
-        answer = await self._forwarded(spec, ctx.api_version, body)
+        answer = await self._forwarded(spec, ctx, body)
         if answer is None:
             return screened.finish(await handle(self.broker, ctx, screened.request))
         return screened.finish(messages.values_of(messages.decode_response(spec.key, ctx.api_version, answer)))
 
-    async def _forwarded(self, spec: ApiSpec, version: int, body: bytes) -> bytes | None:
+    async def _answer_metered(
+        self, spec: ApiSpec, ctx: RequestContext, answering: Awaitable[dict[str, Any]]
+    ) -> dict[str, Any]:
+        """The answer, with the time that the client has to wait for a quota that it exceeds.
+
+        Not what brokers ask: a client whose request was passed on is made to wait by the broker that it has asked.
+        """
+        taken = LoopTime(answering)
+        values = dict(await taken)
+        changed = ctx.mutation_quota
+        wait_ms = max(values.get("throttle_time", 0), 0 if changed is None else changed.throttle_ms)
+        if not (spec.inter_broker or ctx.forwarded or self._serves_brokers_only):
+            wait_ms = max(wait_ms, self.broker.quotas.requested(ctx, taken.seconds))
+            self.muting.mute(wait_ms)
+        if "throttle_time" in messages.response_type(spec.key, ctx.api_version).__dataclass_fields__:
+            values["throttle_time"] = wait_ms
+        return values
+
+    @property
+    def _serves_brokers_only(self) -> bool:
+        """Whether clients have a listener of their own, and this is the other one."""
+        return self.is_broker and len(self.broker.config.listeners) > 1
+
+    async def _forwarded(self, spec: ApiSpec, ctx: RequestContext, body: bytes) -> bytes | None:
         """The body of the controller's answer; None when it is this broker that has to answer."""
         if not spec.controller_only or self.broker.membership.leads:
             return None
+        counts = spec.key in MUTATIONS and self.broker.metadata.image.quotas.is_set
+        client_id = forwarded_for(ctx.principal, ctx.client_id) if counts else None
         try:
-            answer = await self.broker.membership.forward(spec.key, version, body)
+            answer = await self.broker.membership.forward(spec.key, ctx.api_version, body, client_id)
         except KafkaError:
             return None  # no controller to be reached: the handler says NOT_CONTROLLER in the words of its API
+        if counts:  # all of their answers begin with the time to wait
+            self.muting.mute(int.from_bytes(answer[:4], "big"))
         await self.broker.metadata.caught_up()
         return answer

@@ -7,7 +7,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from minikafka.config import BrokerConfig
+from minikafka.config.keys import INT_MAX
 from minikafka.controller.heartbeats import HeartbeatConnections, Heartbeats
+from minikafka.quotas.entities import CONNECTION_CREATION_RATE
+from minikafka.quotas.rates import Rate
+from minikafka.security.acls import address
+from minikafka.telemetry.event_limit import EventLimit
 from minikafka.telemetry.stats import BrokerStats
 
 
@@ -30,24 +35,60 @@ class Connection(Protocol):
         """Its requests that wait for earlier ones."""
         ...
 
-    listener: str
+    @property
+    def listener(self) -> str: ...
+
+    @property
+    def principal(self) -> str: ...
 
     def close(self) -> None: ...
+
+
+ADDRESSES_MAX = 10_000
+"""Of which it is known how often they connect. Those heard of first are forgotten."""
+
+
+def _one_more(rate: Rate, limit: float, now: float) -> bool:
+    """Whether one more does not exceed a rate; it is counted if so."""
+    rate.record(1, now)
+    if limit > 0 and not rate.excess(limit, now):
+        return True
+    rate.record(-1, now)
+    return False
 
 
 class ConnectionRegistry:
     """See the module. Called when a connection begins and ends, and at each heartbeat; never for a request of a client.
 
     Args:
-        config: ``max.connections`` and ``max.connections.per.ip``.
+        config: how many there may be, and how many may come in a time.
         stats: counts connections.
         broker_lost: a connection that carried a broker's heartbeats has ended, and it has no newer one.
+        emit: takes an event.
+        now: seconds.
+        rate_of: how many connections an address may make a second, by its quota; None: any number.
     """
 
-    def __init__(self, config: BrokerConfig, stats: BrokerStats, broker_lost: Callable[[Heartbeats], None]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        stats: BrokerStats,
+        broker_lost: Callable[[Heartbeats], None],
+        emit: Callable[..., None],
+        now: Callable[[], float],
+        rate_of: Callable[[str], float | None],
+    ) -> None:
         self._config = config
         self._stats = stats
         self._broker_lost = broker_lost
+        self._emit = emit
+        self._now = now
+        self._rate_of = rate_of
+        self._limited = EventLimit(now)
+        self._protects_brokers = len(config.listeners) > 1
+        """Where clients come to the brokers' listener, too, nobody can be told from a client by where he comes."""
+        self._created = self._new_rate()
+        self._created_from: dict[str, Rate] = {}
         self._open: dict[Connection, None] = {}
         self._from: Counter[str] = Counter()
         self._heartbeats = HeartbeatConnections[Connection]()
@@ -87,20 +128,62 @@ class ConnectionRegistry:
         return dict(Counter(connection.listener for connection in self._open))
 
     def opened(self, connection: Connection) -> bool:
-        """False when ``max.connections`` or ``max.connections.per.ip`` is reached, or no more are wanted.
+        """False when there are enough, or no more are wanted; whoever is refused is told of.
 
-        Clients may use up the former, but must not lock out other brokers (Kafka's ConnectionQuotas protect them, too).
+        Clients may use up ``max.connections`` and all rates, but must not lock out other brokers (Kafka's ConnectionQuotas
+        protect them, too).
         """
         host = connection.client_host
-        if self._ended or self._from[host] >= self._config.max_connections_per_ip:
+        if self._ended:
             return False
-        if not connection.inter_broker and len(self._open) >= self._config.max_connections:
+        if limit := self._reached(connection, address(host)):
+            self._tell("connection_refused", connection, limit)
             return False
         self._open[connection] = None
         self._from[host] += 1
         self._stats.connections += 1
         self._stats.connections_accepted += 1
         return True
+
+    def _reached(self, connection: Connection, host: str) -> str:
+        """The limit that has no room for one more connection, or an empty string."""
+        config = self._config
+        of_address = config.max_connections_per_ip_overrides.get(host, config.max_connections_per_ip)
+        if self._from[connection.client_host] >= of_address:
+            return "max.connections.per.ip"
+        if connection.inter_broker and self._protects_brokers:
+            return ""
+        if len(self._open) >= config.max_connections:
+            return "max.connections"
+        now, rate = self._now(), float(config.max_connection_creation_rate)
+        if rate < INT_MAX and not _one_more(self._created, rate, now):
+            return "max.connection.creation.rate"
+        of_quota = self._rate_of(host)
+        if of_quota is not None and not _one_more(self._rate_from(host), of_quota, now):
+            if rate < INT_MAX:
+                self._created.record(-1, now)
+            return CONNECTION_CREATION_RATE
+        return ""
+
+    def _rate_from(self, host: str) -> Rate:
+        rate = self._created_from.get(host)
+        if rate is None:
+            if len(self._created_from) >= ADDRESSES_MAX:
+                del self._created_from[next(iter(self._created_from))]
+            rate = self._created_from[host] = self._new_rate()
+        return rate
+
+    def _new_rate(self) -> Rate:
+        return Rate(self._config.quota_window_num, self._config.quota_window_size_seconds)
+
+    def cut(self, connection: Connection, limit: str) -> None:
+        """Tell of a connection that is closed for a limit."""
+        self._tell("connection_cut", connection, limit, principal=connection.principal)
+
+    def _tell(self, event: str, connection: Connection, limit: str, **fields: str) -> None:
+        self._stats.record_limited(limit)
+        if self._limited.takes(object()):
+            self._emit(event, address=connection.client_host, listener=connection.listener, key=limit, **fields)
 
     def closed(self, connection: Connection) -> None:
         """Also called for those that were refused."""

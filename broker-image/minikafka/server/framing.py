@@ -64,8 +64,11 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._write_at = 0
         self._out: deque[Any] = deque()
         self._blocked = False
-        self._held = False
+        self._held: set[str] = set()
+        """Why no frame is handed on."""
         self._closing = False
+        self._admitted = 0
+        """Bytes of the large frame that is being read."""
         self._mute: set[str] = set()
         """Why nothing is read."""
         self.transport: asyncio.Transport | None = None
@@ -88,6 +91,20 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def bad_frame(self, size: int) -> None:
         """A frame length that is negative or over the limit; the connection is closed after this."""
+
+    def admits(self, size: int) -> bool:
+        """Whether there may be a buffer for a large frame that is announced; if not, frames were held until there may."""
+        del size
+        return True
+
+    def give_back(self, size: int) -> None:
+        """The buffer of a large frame that was admitted is needed no more."""
+
+    def blocked(self) -> None:
+        """The socket takes no more now."""
+
+    def unblocked(self) -> None:
+        """It has taken all that waited."""
 
     def established(self) -> None:
         """Frames can be sent: the connection is there, and TLS, where it has that."""
@@ -130,6 +147,9 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self.socket.close()
             self.socket = None
         self._out.clear()
+        if self._admitted:
+            self.give_back(self._admitted)
+            self._admitted = 0
         self.closed()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -196,15 +216,15 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self._make_room()
         self.batch_received()
 
-    def hold_frames(self) -> None:
-        """Hand on no frame after this one, and leave its bytes where they are, until `release_frames`."""
-        self._held = True
+    def hold_frames(self, reason: str) -> None:
+        """Hand on no frame after this one, and leave its bytes where they are, until every reason for it is gone."""
+        self._held.add(reason)
         self.stop_reading("held")
 
-    def release_frames(self) -> None:
-        """Hand on the frames that were held, and those to come."""
-        self._held = False
-        if self._closing:
+    def release_frames(self, reason: str) -> None:
+        """This reason is gone: hand on the frames that were held, and those to come, if there is no other."""
+        self._held.discard(reason)
+        if self._closing or self._held:
             return
         self._hand_on()
         if self.tls is not None and self.tls.established:
@@ -229,6 +249,12 @@ class FrameProtocol(asyncio.BufferedProtocol):
         """Keep the unread bytes at the front, in a buffer that holds the frame they begin."""
         unread = self._write_at - self._read_at
         capacity = len(self._buffer)
+        need = 4
+        if unread >= 4:
+            need += int.from_bytes(self._view[self._read_at : self._read_at + 4], "big")
+        if self._admitted and self._admitted != need:
+            self.give_back(self._admitted)
+            self._admitted = 0
         if unread == 0:
             filled = self._write_at
             self._read_at = self._write_at = 0
@@ -237,12 +263,13 @@ class FrameProtocol(asyncio.BufferedProtocol):
             elif filled == capacity and capacity < BUFFER_BYTES_BUSY:
                 self._resize(min(capacity * 4, BUFFER_BYTES_BUSY))
             return
-        need = 4
-        if unread >= 4:
-            need += int.from_bytes(self._view[self._read_at : self._read_at + 4], "big")
         if self._read_at + need <= capacity and self._write_at < capacity:
             return
         if need > capacity and unread == capacity:
+            if need > BUFFER_BYTES_BUSY and not self._admitted:
+                if not self.admits(need):
+                    return
+                self._admitted = need
             # by what has come, not by what is announced: four bytes would take as much memory as a frame may have
             self._resize(min(max(need, BUFFER_BYTES_BUSY), capacity * 4))
         elif self._read_at:
@@ -330,12 +357,14 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self._blocked = True
             self.loop.add_writer(self.socket.fileno(), self._writable)
             self.stop_reading("blocked")
+            self.blocked()
 
     def _unblock(self) -> None:
         assert self.loop is not None and self.socket is not None
         self._blocked = False
         self.loop.remove_writer(self.socket.fileno())
         self.go_on_reading("blocked")
+        self.unblocked()
 
     def _writable(self) -> None:
         if self.socket is not None:

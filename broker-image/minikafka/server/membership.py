@@ -377,8 +377,10 @@ class Membership:
         body = messages.encode_request(api_key, version, values)
         return messages.decode_response(api_key, version, await self.forward(api_key, version, body))
 
-    async def forward(self, api_key: int, version: int, body: bytes) -> bytes:
+    async def forward(self, api_key: int, version: int, body: bytes, client_id: str | None = None) -> bytes:
         """Pass a client's request on to the controller as it is, as KRaft brokers do (KIP-590); the body of the answer.
+
+        ``client_id``: says whose it is, where that matters.
 
         Raises:
             KafkaError: NOT_CONTROLLER when there is none to be reached; whether it was carried out is then unknown.
@@ -398,7 +400,7 @@ class Membership:
                         self.context.config.request_timeout_ms / 1000,
                     )
                     self._forwarder_to = address
-                return await self._forwarder.request_raw(api_key, version, body)
+                return await self._forwarder.request_raw(api_key, version, body, client_id)
         except (OSError, TimeoutError) as error:
             self._drop_forwarder()
             raise unreachable from error

@@ -18,6 +18,7 @@ def observe(broker: Broker) -> list[ReplicaStatus]:
     stats = broker.stats
     stats.waiting_produces = broker.replicas.waiting_produces
     stats.waiting_fetches = broker.connections.waiting_fetches
+    stats.request_memory = 0 if broker.request_memory is None else broker.request_memory.used
     stats.queued_requests = broker.connections.queued_requests
     stats.listeners = dict.fromkeys(broker.listeners.names, 0) | broker.connections.by_listener()
     stats.loop_seconds = time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)

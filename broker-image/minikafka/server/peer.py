@@ -162,11 +162,16 @@ class PeerConnection(FrameProtocol):
         body = messages.encode_request(api_key, version, values)
         return messages.decode_response(api_key, version, await self.request_raw(api_key, version, body))
 
-    async def request_raw(self, api_key: int, version: int, body: bytes) -> bytes:
-        """Send an encoded request body and await the body of the answer; raises PeerClosed."""
+    async def request_raw(self, api_key: int, version: int, body: bytes, client_id: str | None = None) -> bytes:
+        """Send an encoded request body and await the body of the answer; raises PeerClosed.
+
+        ``client_id``: under which it is asked, if not under this connection's own.
+        """
         flexible = messages.is_flexible(api_key, version)
         correlation = self.next_correlation()
-        frame = wire.request_frame(api_key, version, correlation, self._client_id, body, flexible)
+        frame = wire.request_frame(
+            api_key, version, correlation, self._client_id if client_id is None else client_id, body, flexible
+        )
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
         def on_answer(view: memoryview | None) -> None:

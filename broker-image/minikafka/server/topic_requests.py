@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from minikafka.config import BrokerConfig
-from minikafka.controller.topics import NewTopic
+from minikafka.controller.topics import Count, NewTopic, uncounted
 from minikafka.metadata.image import TopicState
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
@@ -49,14 +49,14 @@ class TopicRequests:
             )
         return role
 
-    async def create(self, desired: NewTopic, validate_only: bool = False) -> TopicState:
+    async def create(self, desired: NewTopic, validate_only: bool = False, count: Count = uncounted) -> TopicState:
         """Create a topic (as the controller) and wait until this broker's image shows it.
 
         Raises:
             KafkaError: it is refused, or NOT_CONTROLLER.
         """
         role = self.require_controller()
-        topic = await role.submit(lambda c: c.topics.create(desired, validate_only))
+        topic = await role.submit(lambda c: c.topics.create(desired, validate_only, count))
         if not validate_only:
             await self._metadata.caught_up()
         return topic
@@ -105,11 +105,11 @@ class TopicRequests:
                 line = f"topic {desired.name!r} was not created on demand: {refused}"
                 self._membership.context.warn_rarely(f"creation of {desired.name}", line)
 
-    async def delete(self, name: str) -> ErrorCode:
-        """Delete a topic; raises KafkaError NOT_CONTROLLER."""
+    async def delete(self, name: str, count: Count = uncounted) -> ErrorCode:
+        """Delete a topic; raises KafkaError NOT_CONTROLLER, and what ``count`` raises."""
         if not self._config.delete_topic_enable:
             return ErrorCode.TOPIC_DELETION_DISABLED
         role = self.require_controller()
-        code = await role.submit(lambda c: c.topics.delete(name))
+        code = await role.submit(lambda c: c.topics.delete(name, count))
         await self._metadata.caught_up()
         return code

@@ -33,10 +33,12 @@ FIELDS: Mapping[str, Field] = {
     "bytes": Field("int", "bytes that are there"),
     "clean": Field("bool", "whether it went the safe way"),
     "component": Field("str", "part of the broker concerned"),
+    "client_id": Field("str", "the client's id, as it says itself"),
     "cluster_id": Field("str", "id of the cluster"),
     "controller_epoch": Field("int", "epoch of the controller"),
     "broker_epoch": Field("int", "epoch of the broker's registration"),
     "crc": Field("int", "checksum of the batch"),
+    "entity": Field("str", "whose quotas, as client-id=app,user=alice"),
     "error": Field("str", "Kafka's name of the error, or the system's"),
     "from_offset": Field("int", "log end offset, or log start offset, before"),
     "generation": Field("int", "generation of the group"),
@@ -74,6 +76,7 @@ FIELDS: Mapping[str, Field] = {
     "silent_ms": Field("int", "milliseconds since the last heartbeat"),
     "start_offset": Field("int", "first offset of the leader epoch"),
     "target": Field("int", "broker concerned"),
+    "throttle_ms": Field("int", "milliseconds that the client has to wait"),
     "to_offset": Field("int", "the same afterwards"),
     "topic_id": Field("str", "the topic's UUID"),
     "truncated_bytes": Field("int", "bytes cut off as torn or garbage"),
@@ -122,6 +125,18 @@ EVENTS: Mapping[str, EventDeclaration] = {
         "A client asked for what ACLs do not allow it. The same once a minute; of all at most a hundred a minute.",
         ("principal", "address", "operation", "resource", "request"),
     ),
+    "connection_refused": EventDeclaration(
+        "A connection was closed at once, for there are or were too many (key). At most a hundred a minute.",
+        ("address", "listener", "key"),
+    ),
+    "connection_cut": EventDeclaration(
+        "A connection was closed for a limit (key). At most a hundred a minute.",
+        ("principal", "address", "listener", "key"),
+    ),
+    "client_throttled": EventDeclaration(
+        "A client has exceeded a quota (key) and has to wait. The same once a minute; of all at most a hundred a minute.",
+        ("principal", "client_id", "key", "throttle_ms"),
+    ),
     "certificates_renewed": EventDeclaration(
         "The files of a listener's certificates have changed; new connections use what is in them now.", ("listener",)
     ),
@@ -147,6 +162,8 @@ EVENTS: Mapping[str, EventDeclaration] = {
     ),
     "credential_set": EventDeclaration("A user got a SCRAM credential, or another.", ("principal", "mechanism")),
     "credential_removed": EventDeclaration("A user's SCRAM credential was removed.", ("principal", "mechanism")),
+    "quota_set": EventDeclaration("An entity got a quota, or another.", ("entity", "key", "value", "previous")),
+    "quota_removed": EventDeclaration("An entity's quota was removed.", ("entity", "key", "previous")),
     "leader_elected": EventDeclaration(
         "A partition got a leader. clean=false: from outside the ISR, acknowledged records may be lost.",
         ("leader", "previous_leader", "leader_epoch", "partition_epoch", "isr", "clean", "reason"),

@@ -132,6 +132,9 @@ class BrokerCollector:
         _header(lines, metrics.LISTENER_CONNECTIONS)
         name = metrics.LISTENER_CONNECTIONS.name
         lines.extend(f'{name}{{listener="{_escape(one)}"}} {count}' for one, count in self._stats.listeners.items())
+        _header(lines, metrics.CONNECTIONS_LIMITED)
+        name = metrics.CONNECTIONS_LIMITED.name
+        lines.extend(f'{name}{{limit="{limit}"}} {count}' for limit, count in self._stats.limited.items())
         for metric, index in ((metrics.LOG_DIR_FREE, 0), (metrics.LOG_DIR_SIZE, 1)):
             _header(lines, metric)
             lines.extend(
@@ -159,6 +162,12 @@ class BrokerCollector:
         name = metrics.REQUEST_ERRORS.name
         for (api_key, code), count in sorted(self._stats.errors.items()):
             lines.append(f'{name}{{api="{self._api(api_key)}",error="{_error(code)}"}} {count}')
+        for metric in (metrics.THROTTLED_REQUESTS, metrics.THROTTLE_SECONDS):
+            _header(lines, metric)
+            lines.extend(
+                f'{metric.name}{{quota="{quota}"}} {getattr(times, metric.source)}'
+                for quota, times in self._stats.throttled.items()
+            )
 
     def _api(self, api_key: int) -> str:
         return self._api_names.get(api_key) or str(api_key)

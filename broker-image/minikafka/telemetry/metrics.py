@@ -117,6 +117,26 @@ REQUEST_ERRORS = Metric(
     "Error codes answered, per request or partition, by Kafka's name. What is passed on to the controller counts there.",
     ("api", "error"),
 )
+CONNECTIONS_LIMITED = Metric(
+    "minikafka_connections_limited_total",
+    COUNTER,
+    "Connections that were refused or closed for a limit, by the setting or the quota.",
+    ("limit",),
+)
+THROTTLED_REQUESTS = Metric(
+    "minikafka_throttled_requests_total",
+    COUNTER,
+    "Requests whose client had to wait for having exceeded a quota, by the name of the quota.",
+    ("quota",),
+    "requests",
+)
+THROTTLE_SECONDS = Metric(
+    "minikafka_throttle_seconds_total",
+    COUNTER,
+    "How long these clients were told to wait (Kafka: throttle-time), added up.",
+    ("quota",),
+    "seconds",
+)
 FLUSH_DURATION = Metric(
     "minikafka_log_flush_duration_seconds", HISTOGRAM, "Time one flush of a log to stable storage took."
 )
@@ -145,6 +165,7 @@ METRICS: tuple[Metric, ...] = (
     *COUNT_METRICS,
     *BROKER_METRICS,
     LISTENER_CONNECTIONS,
+    CONNECTIONS_LIMITED,
     LOG_DIR_FREE,
     LOG_DIR_SIZE,
     ELECTIONS,
@@ -152,6 +173,8 @@ METRICS: tuple[Metric, ...] = (
     REQUEST_PHASES,
     REQUEST_BYTES,
     REQUEST_ERRORS,
+    THROTTLED_REQUESTS,
+    THROTTLE_SECONDS,
     FLUSH_DURATION,
     COMMIT_DURATION,
     EVENTS_TOTAL,

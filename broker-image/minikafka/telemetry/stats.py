@@ -58,6 +58,14 @@ class TopicTraffic:
     ] = 0
 
 
+@dataclass(slots=True)
+class Throttled:
+    """How many requests exceeded a quota, and for how long their clients were told to wait."""
+
+    requests: int = 0
+    seconds: float = 0.0
+
+
 class Histogram:
     """Counts of durations over :data:`DURATION_BOUNDS`; one more bucket for what is above the last."""
 
@@ -232,6 +240,10 @@ class BrokerStats:
         int, counter("minikafka_authorizations_denied_total", "Refusals by ACLs: one for each resource of a request.")
     ] = 0
     connections_accepted: Annotated[int, counter("minikafka_connections_accepted_total", "Connections accepted.")] = 0
+    request_memory: Annotated[
+        int,
+        gauge("minikafka_request_memory_bytes", "Bytes that count for queued.max.request.bytes; 0 without a limit."),
+    ] = 0
     queued_requests: Annotated[
         int,
         gauge(
@@ -308,6 +320,10 @@ class BrokerStats:
     flushes: Histogram = field(default_factory=Histogram)
     commits: Histogram = field(default_factory=Histogram)
     listeners: dict[str, int] = field(default_factory=dict)
+    throttled: dict[str, Throttled] = field(default_factory=dict)
+    """By name of the quota."""
+    limited: dict[str, int] = field(default_factory=dict)
+    """Connections that were refused or closed for a limit, by its setting."""
     log_dirs: dict[str, tuple[int, int]] = field(default_factory=dict)
     group_members: dict[str, int] = field(default_factory=dict)
     group_offsets: list[tuple[str, str, int, int]] = field(default_factory=list)
@@ -368,6 +384,16 @@ class BrokerStats:
         self.errors[key] = self.errors.get(key, 0) + 1
         if code in _FENCED:
             self.fenced_requests += 1
+
+    def record_throttled(self, quota: str, ms: int) -> None:
+        """Count a request whose client has to wait for having exceeded a quota."""
+        times = self.throttled.setdefault(quota, Throttled())
+        times.requests += 1
+        times.seconds += ms / 1000
+
+    def record_limited(self, setting: str) -> None:
+        """Count a connection that is refused or closed for a limit."""
+        self.limited[setting] = self.limited.get(setting, 0) + 1
 
     def record_isr_shrink(self, now: float) -> None:
         """A partition led here lost in-sync replicas; ``now`` is unix seconds, as in all of these."""

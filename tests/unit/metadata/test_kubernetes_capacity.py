@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 from minikafka.controller.controller import Controller
+from minikafka.controller.quotas import QuotaAlteration
 from minikafka.controller.topics import NewTopic
 from minikafka.controller.workspace import ControllerConfig
 from minikafka.kubernetes.capacity import WORST_CASE_BYTES_MAX, check_room, topic_bytes, worst_case_bytes
@@ -17,6 +18,7 @@ from minikafka.kubernetes.document import CONFIG_MAP_BYTES_MAX, PACKED, Document
 from minikafka.kubernetes.topics import Edit
 from minikafka.metadata.image import BrokerState, ClusterImage, PartitionState, TopicState
 from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.quotas.entities import entity_of
 from minikafka.security.acls import Acl, Entry, Operation, Pattern, PatternType, Permission, ResourceType
 
 LISTENERS = (("CLIENT", "demo-broker-0.demo-brokers.ns.svc", 9092), ("REPLICATION", "10.1.2.3", 9091))
@@ -141,6 +143,20 @@ class TestRefusal:
         assert {each.code for each in refused[10:] if each is not None} == {ErrorCode.POLICY_VIOLATION}
         assert None not in refused[10:]
         assert len(controller.image.acls) == 10
+
+    def test_of_quotas(self) -> None:
+        """One entity after the other; what an entity has already may be altered."""
+        controller = self.controller()
+
+        def alter(number: int, rate: float) -> KafkaError | None:
+            entity = entity_of({"user": f"{number}-{'u' * 1000}"}.items())
+            wish = QuotaAlteration(entity, [("producer_byte_rate", rate)])
+            return controller.quotas.alter([wish], False)[entity]
+
+        refused = next(number for number in range(WORST_CASE_BYTES_MAX // 1000) if alter(number, 1.0) is not None)
+        assert refused == len(controller.image.quotas.all()) > 0
+        assert alter(refused - 1, 2.0) is None
+        assert worst_case_bytes(controller.image) <= WORST_CASE_BYTES_MAX
 
     def test_of_a_wish_as_a_whole(self) -> None:
         """Partitions and settings that fit apart and not together: nothing of it is done."""

@@ -147,6 +147,15 @@ COMMIT: Values = {
 }
 
 SPECIAL: Mapping[ApiKey, tuple[Values, ...]] = {
+    ApiKey.ALTER_CLIENT_QUOTAS: (
+        {
+            "entity": [{"entity_type": "user", "entity_name": TOPIC}],
+            "ops": [{"key": "producer_byte_rate", "value": 1000.0, "remove": False}],
+        },
+    ),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: (
+        {"components": [{"entity_type": "user", "match_type": 0, "match": TOPIC}], "strict": True},
+    ),
     ApiKey.ALTER_CONFIGS: (RETENTION,),
     ApiKey.ALTER_PARTITION: ({"partitions": INNER},),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: ({"partitions": INNER, "partition_index": 1, "replicas": [1, OTHER_BROKER]},),

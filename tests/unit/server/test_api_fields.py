@@ -67,8 +67,10 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[ApiKey, int]
 
 
 async def has_something_to_tell(broker: Broker) -> None:
-    """A record of an idempotent producer, a user, an ACL, and a group with a static member."""
+    """A record of an idempotent producer, a user with a quota, an ACL, and a group with a static member."""
     broker.metadata.image.apply(f"acl/TOPIC/LITERAL/{TOPIC}", [["User:u", "*", "READ", "ALLOW"]])
+    quota = {"entity": {"user": TOPIC}, "values": {"consumer_byte_rate": 1000.0}}
+    broker.metadata.image.apply(f"quota/user={TOPIC}", quota)
     credential = credential_of("SCRAM-SHA-256", "password", salt=b"salt").to_json()
     broker.metadata.image.apply(f"scram/SCRAM-SHA-256/{TOPIC}", credential)
     await until(lambda: broker.replicas.get(TOPIC, 0).leader is not None)
@@ -108,6 +110,7 @@ async def asked(broker: Broker, key: ApiKey, version: int) -> Used:
     context: Any = SimpleNamespace(
         api_version=version, client_id="test", client_host="127.0.0.1", listener="REPLICATION", inter_broker=True,
         principal="User:ANONYMOUS", connection=SimpleNamespace(heartbeats_of=None),
+        mutations=lambda quotas, _: quotas.mutations(context, strict=True),
     )  # fmt: skip
     known = {  # what only the broker knows
         "topic_id": broker.metadata.image.topics[TOPIC].topic_id,

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from minikafka.config import BrokerConfig
+from typing import Any
+
+import pytest
+from minikafka.config import BrokerConfig, ConfigError
 from minikafka.controller.heartbeats import Heartbeats
-from minikafka.server.connections import ConnectionRegistry
+from minikafka.quotas.entities import CONNECTION_CREATION_RATE
+from minikafka.server.connections import ADDRESSES_MAX, ConnectionRegistry
+from minikafka.telemetry.event_limit import EMITTED_MAX
 from minikafka.telemetry.stats import BrokerStats
 
 
@@ -13,6 +18,7 @@ class Connection:
 
     heartbeats_of: Heartbeats | None = None
     listener = "PLAINTEXT"
+    principal = "User:ANONYMOUS"
     queued_requests = 0
 
     def __init__(self, host: str = "10.0.0.1", inter_broker: bool = False, is_waiting: bool = False) -> None:
@@ -28,12 +34,30 @@ class Connection:
 class Desk:
     """A registry, and what it told."""
 
-    def __init__(self, at_most: int = 100, per_ip: int = 100) -> None:
-        limits = {"max.connections": str(at_most), "max.connections.per.ip": str(per_ip)}
-        config = BrokerConfig.from_properties({"node.id": "1", "minikafka.metadata.store": "memory", **limits})
+    def __init__(self, at_most: int = 100, per_ip: int = 100, brokers_apart: bool = True, **more: str) -> None:
+        listeners = {"listeners": "C://:1,B://:2", "inter.broker.listener.name": "B"} if brokers_apart else {}
+        config = BrokerConfig.from_properties(
+            {
+                "node.id": "1",
+                "minikafka.metadata.store": "memory",
+                "max.connections": str(at_most),
+                "max.connections.per.ip": str(per_ip),
+                "listener.security.protocol.map": "C:PLAINTEXT,B:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                **listeners,
+                **{name.replace("_", "."): value for name, value in more.items()},
+            }
+        )
         self.stats = BrokerStats()
         self.lost: list[Heartbeats] = []
-        self.registry = ConnectionRegistry(config, self.stats, self.lost.append)
+        self.told: list[tuple[Any, ...]] = []
+        self.now = 50.0
+        self.rates: dict[str, float] = {}
+        self.registry = ConnectionRegistry(
+            config, self.stats, self.lost.append, self._emit, lambda: self.now, self.rates.get
+        )
+
+    def _emit(self, event: str, **fields: Any) -> None:
+        self.told.append((event, fields["address"], fields["key"]))
 
     def open(self, *connections: Connection) -> list[bool]:
         return [self.registry.opened(connection) for connection in connections]
@@ -88,6 +112,87 @@ def test_what_is_counted() -> None:
     desk.registry.closed(waiting)
     assert (desk.stats.connections, desk.stats.connections_accepted) == (1, 2)
     assert desk.registry.waiting_fetches == 0
+
+
+class TestLimitsAreTold:
+    def test_by_setting(self) -> None:
+        desk = Desk(at_most=1)
+        desk.open(*(Connection() for _ in range(3)))
+        assert desk.stats.limited == {"max.connections": 2}
+        assert desk.told == [("connection_refused", "10.0.0.1", "max.connections")] * 2
+
+    def test_a_flood_does_not_fill_the_events(self) -> None:
+        desk = Desk(at_most=0)
+        desk.open(*(Connection() for _ in range(EMITTED_MAX + 50)))
+        assert desk.stats.limited == {"max.connections": EMITTED_MAX + 50}
+        assert len(desk.told) == EMITTED_MAX
+
+    def test_of_one_that_is_cut(self) -> None:
+        desk, connection = Desk(), Connection()
+        desk.registry.cut(connection, "some.setting")
+        assert desk.told == [("connection_cut", "10.0.0.1", "some.setting")]
+        assert desk.stats.limited == {"some.setting": 1}
+
+
+class TestAddressesOfTheirOwn:
+    def test_some_may_have_more_or_none(self) -> None:
+        desk = Desk(per_ip=1, max_connections_per_ip_overrides="10.0.0.2:2, [::1]:0")
+        connections = [
+            Connection(host) for host in ("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.2", "0:0::1")
+        ]
+        assert desk.open(*connections) == [True, False, True, True, False, False]
+
+    @pytest.mark.parametrize(
+        ("value", "says"),
+        [
+            ("localhost:1", "'localhost' is not an address"),
+            ("10.0.0.1", "'10.0.0.1' is not an address"),
+            ("10.0.0.1:-1", "not a whole number"),
+            ("10.0.0.1:", "not a whole number"),
+            ("::1:1,[0::1]:2", "named twice"),
+        ],
+    )
+    def test_what_cannot_be(self, value: str, says: str) -> None:
+        with pytest.raises(ConfigError, match=f"max.connections.per.ip.overrides=.*{says}.*allowed: comma-separated"):
+            Desk(max_connections_per_ip_overrides=value)
+
+
+class TestRates:
+    def test_so_many_a_second_may_come(self) -> None:
+        desk = Desk(max_connection_creation_rate="2")
+        assert sum(desk.open(*(Connection() for _ in range(30)))) == 20, "of ten seconds at once"
+        assert desk.stats.limited == {"max.connection.creation.rate": 10}
+        desk.now += 11
+        assert desk.open(Connection()) == [True]
+
+    def test_brokers_may_always_come(self) -> None:
+        desk = Desk(max_connection_creation_rate="1")
+        assert all(desk.open(*(Connection(inter_broker=True) for _ in range(30))))
+        assert sum(desk.open(*(Connection() for _ in range(30)))) == 10
+
+    def test_from_one_address_by_its_quota(self) -> None:
+        """What is refused for that leaves the rate of all as it was."""
+        desk = Desk(max_connection_creation_rate="3")
+        desk.rates = {"10.0.0.1": 1.0}
+        desk.registry._rate_of = desk.rates.get
+        assert sum(desk.open(*(Connection() for _ in range(25)))) == 10
+        assert desk.stats.limited == {CONNECTION_CREATION_RATE: 15}
+        assert sum(desk.open(*(Connection("10.0.0.2") for _ in range(25)))) == 20
+
+    def test_addresses_do_not_fill_the_memory(self) -> None:
+        desk = Desk(at_most=10**6)
+        desk.registry._rate_of = lambda host: 1.0
+        for number in range(ADDRESSES_MAX + 10):
+            desk.open(Connection(str(number)))
+        assert len(desk.registry._created_from) == ADDRESSES_MAX
+
+    def test_none_may_come(self) -> None:
+        assert Desk(max_connection_creation_rate="0").open(Connection()) == [False]
+
+
+def test_where_brokers_have_no_listener_of_their_own_all_are_counted() -> None:
+    desk = Desk(at_most=1, brokers_apart=False)
+    assert desk.open(Connection(inter_broker=True), Connection(inter_broker=True)) == [True, False]
 
 
 class TestHeartbeats:

@@ -45,7 +45,7 @@ class Server(FrameProtocol):
     def frame_received(self, frame: memoryview) -> None:
         self.frames.append(bytes(frame))
         if frame[:1] == b"h":
-            self.hold_frames()
+            self.hold_frames("test")
 
 
 class Both:
@@ -92,10 +92,10 @@ async def test_what_is_held_is_handed_on_later() -> None:
     both.send(*frames)
     assert both.server.frames == frames[:1]
     assert not both.transport.reads
-    both.server.release_frames()
+    both.server.release_frames("test")
     both.carry()
     assert both.server.frames == frames[:3]
-    both.server.release_frames()
+    both.server.release_frames("test")
     both.carry()
     assert both.server.frames == frames
     assert both.transport.reads
@@ -110,7 +110,7 @@ async def test_what_could_not_be_decrypted_yet_is_handed_on_later() -> None:
     both.carry()
     assert both.server.frames == [b"h1"]
     assert not both.wire.data
-    both.server.release_frames()
+    both.server.release_frames("test")
     assert both.server.frames == [b"h1", full, b"z"]
 
 

@@ -448,3 +448,42 @@ async def test_filters_of_quotas_that_are_none(cluster: Cluster) -> None:
     ):
         answer = await ask(cluster, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, components=components, strict=False)
         assert answer.error_code == code, components
+
+
+async def test_quotas_are_set_at_any_broker_and_found_by_filters(cluster: Cluster) -> None:
+    """KIP-546. The broker that is asked may have to pass it on."""
+    wished: list[tuple[dict[str, str | None], str]] = [
+        ({"user": "alice"}, "producer_byte_rate"),
+        ({"user": "alice", "client-id": None}, "consumer_byte_rate"),
+        ({"client-id": "app"}, "request_percentage"),
+        ({"ip": "127.0.0.1"}, "connection_creation_rate"),
+    ]
+
+    def entries(*, remove: bool) -> list[dict[str, Any]]:
+        return [
+            {
+                "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity.items()],
+                "ops": [{"key": key, "value": 5000.0, "remove": remove}],
+            }
+            for entity, key in wished
+        ]
+
+    async def found(*components: tuple[str, int, str | None], strict: bool = False) -> list[tuple[str, float]]:
+        asked = [{"entity_type": kind, "match_type": how, "match": name} for kind, how, name in components]
+        answer = await ask(cluster, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, components=asked, strict=strict)
+        return sorted((value.key, value.value) for entry in answer.entries for value in entry.values)
+
+    for version in (0, 1):
+        set_ = await ask(
+            cluster, ApiKey.ALTER_CLIENT_QUOTAS, version, entries=entries(remove=False), validate_only=False
+        )
+        assert [entry.error_code for entry in set_.entries] == [ErrorCode.NONE] * len(wished)
+        assert [key for key, _ in await found()] == sorted(key for _, key in wished)
+        assert await found(("user", 0, "alice")) == [("consumer_byte_rate", 5000.0), ("producer_byte_rate", 5000.0)]
+        assert await found(("user", 0, "alice"), strict=True) == [("producer_byte_rate", 5000.0)]
+        assert await found(("client-id", 1, None)) == [("consumer_byte_rate", 5000.0)]
+        assert await found(("client-id", 2, None), strict=True) == [("request_percentage", 5000.0)]
+        assert await found(("ip", 2, None)) == [("connection_creation_rate", 5000.0)]
+        assert await found(("ip", 0, "10.0.0.1")) == []
+        await ask(cluster, ApiKey.ALTER_CLIENT_QUOTAS, version, entries=entries(remove=True), validate_only=False)
+        assert await found() == []

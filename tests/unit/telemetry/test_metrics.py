@@ -112,6 +112,8 @@ def test_every_metric_of_a_broker_is_shown_as_declared() -> None:
     stats.topic("bank")
     stats.group_offsets, stats.group_members = [("readers", "bank", 0, 4)], {"readers": 1}
     stats.listeners, stats.log_dirs = {"PLAINTEXT": 2}, {"/data": (1, 2)}
+    stats.record_throttled("producer_byte_rate", 1500)
+    stats.record_limited("max.connections")
     found = families(BrokerCollector(stats, lambda: [LEADER], events=events))
     for metric in METRICS:
         family = found[metric.name.removesuffix("_total")]

@@ -23,7 +23,7 @@ from minikafka.server.error_answers import MESSAGES
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 Read = TypeVar("Read", Acl, AclFilter)
 

@@ -21,7 +21,7 @@ from minikafka.server.api.spec import ApiSpec
 if TYPE_CHECKING:
     from minikafka.controller.controller import Controller
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 ALTER = ApiSpec(ApiKey.ALTER_CONFIGS, 0, 2)
 ALTER_INCREMENTALLY = ApiSpec(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1)

@@ -16,7 +16,7 @@ from minikafka.server.api.spec import NO_ZOOKEEPER, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 NO_FEATURE_LEVELS = "no feature has levels"
 

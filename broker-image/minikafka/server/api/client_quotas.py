@@ -1,39 +1,57 @@
-"""DescribeClientQuotas 0 to 1: there are none. Kafka's tools ask it beside what they were told to show of a user.
+"""DescribeClientQuotas and AlterClientQuotas, 0 to 1 (KIP-546): what ``kafka-configs`` shows and sets of users, clients and ips.
 
-What is asked is checked as Kafka's ``ClientQuotasImage.describe`` does.
+Filters and alterations are checked as Kafka does (``ClientQuotasImage.describe``, ``ClientQuotaControlManager``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from minikafka.controller.quotas import QuotaAlteration
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.quotas.entities import ENTITY_TYPES, IP, Entity, entity_of
 from minikafka.server.api.spec import ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
-NO_QUOTAS = "there are no quotas"
-SPEC = ApiSpec(
-    ApiKey.DESCRIBE_CLIENT_QUOTAS,
-    0,
-    1,
-    unread={"strict": NO_QUOTAS},
-    unset={f"entries.{field}": NO_QUOTAS for field in ("entity", "values")},
-)
-IP, ENTITY_TYPES = "ip", {"ip", "user", "client-id"}
+DESCRIBE = ApiSpec(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1)
+ALTER = ApiSpec(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, controller_only=True)
 MATCH_TYPES = {0: "MATCH_TYPE_EXACT", 1: "MATCH_TYPE_DEFAULT", 2: "MATCH_TYPE_SPECIFIED"}
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    del broker, ctx
+async def describe(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del ctx
     try:
         _check(request.components)
     except KafkaError as refused:
         return {"error_code": refused.code, "error_message": str(refused), "entries": None}
-    return {"error_code": ErrorCode.NONE, "error_message": None, "entries": []}
+    named = entity_of(
+        (c.entity_type, c.match) for c in request.components if MATCH_TYPES[c.match_type] != MATCH_TYPES[2]
+    )
+    kinds = {component.entity_type for component in request.components}
+    return {
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "entries": [
+            {"entity": _parts(entity), "values": [{"key": k, "value": v} for k, v in sorted(values.items())]}
+            for entity, values in sorted(broker.metadata.image.quotas.all().items(), key=str)
+            if _matches(dict(entity), dict(named), kinds, request.strict)
+        ],
+    }
+
+
+def _matches(entity: Mapping[str, str | None], named: Mapping[str, str | None], kinds: set[str], strict: bool) -> bool:
+    if strict and len(entity) != len(kinds):
+        return False
+    return kinds <= entity.keys() and all(entity[kind] == name for kind, name in named.items())
+
+
+def _parts(entity: Entity) -> list[dict[str, str | None]]:
+    return [{"entity_type": kind, "entity_name": name} for kind, name in entity]
 
 
 def _check(components: Any) -> None:
@@ -61,4 +79,31 @@ def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-SPECS = ((SPEC, handle),)
+async def alter(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del ctx
+    alterations = [
+        QuotaAlteration(
+            entity_of((part.entity_type, part.entity_name) for part in entry.entity),
+            [(op.key, None if op.remove else float(op.value)) for op in entry.ops],
+        )
+        for entry in request.entries
+    ]
+    try:
+        role = broker.topics.require_controller()
+        results = await role.submit(lambda c: c.quotas.alter(alterations, request.validate_only))
+    except KafkaError as refused:
+        results = dict.fromkeys((alteration.entity for alteration in alterations), refused)
+    await broker.metadata.caught_up()
+    return {
+        "entries": [
+            {
+                "error_code": ErrorCode.NONE if refused is None else refused.code,
+                "error_message": None if refused is None else str(refused),
+                "entity": _parts(entity),
+            }
+            for entity, refused in results.items()
+        ]
+    }
+
+
+SPECS = ((DESCRIBE, describe), (ALTER, alter))

@@ -20,7 +20,7 @@ from minikafka.server.api.spec import NO_DIRECTORY_IDS, NO_ZOOKEEPER, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 BROKERS, CONTROLLERS = 1, 2
 """``endpoint_type`` of DescribeCluster (KIP-919)."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 
 class ConfigResourceType(IntEnum):

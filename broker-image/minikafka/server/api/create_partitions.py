@@ -11,13 +11,16 @@ from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 SPEC = ApiSpec(ApiKey.CREATE_PARTITIONS, 0, 3, controller_only=True, unread={"timeout": ANSWERED_WHEN_DONE})
 
+STRICT_SINCE = 3
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    del ctx
+    quota = ctx.mutations(broker.quotas, STRICT_SINCE)
     named = Counter(topic.name for topic in request.topics)
     results = []
     for topic in {topic.name: topic for topic in request.topics}.values():  # one answer for each name, as in Kafka
@@ -28,7 +31,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named twice")
             role = broker.topics.require_controller()
             name, count, validate = topic.name, topic.count, request.validate_only
-            await role.submit(lambda c: c.topics.grow(name, count, rows, validate))  # noqa: B023
+            await role.submit(lambda c: c.topics.grow(name, count, rows, validate, quota.record))  # noqa: B023
             await broker.metadata.caught_up()
         except KafkaError as error:
             result["error_code"], result["error_message"] = error.code, str(error)

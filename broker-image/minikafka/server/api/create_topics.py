@@ -16,7 +16,7 @@ from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 SPEC = ApiSpec(
     ApiKey.CREATE_TOPICS,
@@ -29,9 +29,12 @@ SPEC = ApiSpec(
     },
 )
 
+STRICT_SINCE = 6
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    del ctx
+    quota = ctx.mutations(broker.quotas, STRICT_SINCE)
     named = Counter(topic.name for topic in request.topics)
     wishes = {topic.name: topic for topic in request.topics}  # one answer for each name, as in Kafka
     results = []
@@ -40,7 +43,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
         try:
             if named[desired.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {desired.name!r} is named twice")
-            created = await broker.topics.create(_desired(desired), request.validate_only)
+            created = await broker.topics.create(_desired(desired), request.validate_only, quota.record)
             result["topic_id"] = created.topic_id
             result["num_partitions"] = len(created.partitions)
             result["replication_factor"] = len(created.partitions[0].replicas)

@@ -12,7 +12,7 @@ from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 SPEC = ApiSpec(ApiKey.DELETE_TOPICS, 1, 6, controller_only=True, unread={"timeout": ANSWERED_WHEN_DONE})
 
@@ -20,9 +20,12 @@ SPEC = ApiSpec(ApiKey.DELETE_TOPICS, 1, 6, controller_only=True, unread={"timeou
 Wish = tuple[str | None, UUID | None]
 """A topic by name, or by id."""
 
+STRICT_SINCE = 5
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    del ctx
+    quota = ctx.mutations(broker.quotas, STRICT_SINCE)
     wanted: list[Wish] = [(t.name, t.topic_id) for t in getattr(request, "topics", ())]
     wanted += [(name, None) for name in getattr(request, "topic_names", ())]
     topics = {wish: _topic(broker, *wish) for wish in wanted}
@@ -37,7 +40,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
             _check(*wish, topic)
             assert topic is not None
             response |= {"name": topic[0], "topic_id": topic[1]}
-            response["error_code"] = await broker.topics.delete(topic[0])
+            response["error_code"] = await broker.topics.delete(topic[0], quota.record)
             if response["error_code"]:
                 response["error_message"] = f"topic {topic[0]!r} was not deleted: {response['error_code'].name}"
         except KafkaError as error:

@@ -14,7 +14,7 @@ from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 SPEC = ApiSpec(
     ApiKey.UPDATE_FEATURES,

@@ -7,6 +7,7 @@ only one may wait, and one timer follows its deadline. Only the inter-broker lis
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from minikafka.protocol.wire import MalformedRequest, RequestHeader
 from minikafka.replication.purgatory import DelayedFetch, FetchDone, FetchTopics
 from minikafka.security.acls import Operation, ResourceType
 from minikafka.server.api.spec import NO_DIRECTORY_IDS, NO_TRANSACTIONS, ApiSpec
+from minikafka.server.quotas import ClientIdentity
 
 if TYPE_CHECKING:
     from minikafka.server.connection import ClientConnection, Slot
@@ -113,6 +115,10 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
         raise MalformedRequest(f"Fetch v{version} is not supported")
     request = codec.decode_fetch(frame, header.end, version)
     request.max_bytes = min(request.max_bytes, connection.broker.config.fetch_max_bytes)
+    if connection.broker.metadata.image.quotas.is_set and request.replica_id < 0:
+        client = ClientIdentity(connection.principal, header.client_id or "")
+        allowed = connection.broker.quotas.fetch_bytes_max(client)
+        request.max_bytes = request.max_bytes if allowed is None else min(request.max_bytes, allowed)
     request.min_bytes = min(request.min_bytes, request.max_bytes)
     if request.replica_id >= 0:
         slot.api_key = FOLLOWER_FETCH
@@ -170,6 +176,13 @@ def _answer(
     """`total`: bytes of records in the answer."""
     if denied:
         topics = [*topics, *denied]
+    throttle_ms, client = 0, None
+    if connection.broker.metadata.image.quotas.is_set and request.replica_id < 0:
+        client = ClientIdentity(connection.principal, header.client_id or "")
+        throttle_ms, goes_out = connection.broker.quotas.fetched(client, total, slot.handled_seconds)
+        connection.muting.mute(throttle_ms)
+        if not goes_out:
+            topics, total = [], 0
     stats = connection.stats
     if request.replica_id >= 0:
         stats.replication_bytes_out += total
@@ -178,6 +191,10 @@ def _answer(
         stats.failed_fetch += 1
         connection.count_errors(SPEC.key, [data.error for data in failed])
     endpoints = connection.new_leaders(failed) if failed and header.api_version >= NEW_LEADER_VERSION else None
+    began = 0.0 if client is None else time.perf_counter()
     connection.answer(
-        slot, codec.encode_fetch_response(header.api_version, header.correlation_id, topics, 0, endpoints)
+        slot,
+        codec.encode_fetch_response(header.api_version, header.correlation_id, topics, 0, endpoints, throttle_ms),
     )
+    if client is not None:
+        connection.broker.quotas.spent(client, time.perf_counter() - began)

@@ -14,7 +14,7 @@ from minikafka.server.api.spec import NO_TRANSACTIONS, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 SPEC = ApiSpec(ApiKey.INIT_PRODUCER_ID, 0, 5, unread={"transaction_timeout": NO_TRANSACTIONS})
 

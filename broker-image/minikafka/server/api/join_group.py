@@ -15,7 +15,7 @@ from minikafka.server.api.spec import NO_REASONS, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 SPEC = ApiSpec(ApiKey.JOIN_GROUP, 0, 9, unread={"reason": NO_REASONS})
 

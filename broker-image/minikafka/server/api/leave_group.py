@@ -11,7 +11,7 @@ from minikafka.server.api.spec import NO_REASONS, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 SPEC = ApiSpec(ApiKey.LEAVE_GROUP, 0, 5, unread={"members.reason": NO_REASONS})
 

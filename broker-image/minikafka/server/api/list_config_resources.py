@@ -13,7 +13,7 @@ from minikafka.server.api.spec import ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 SPEC = ApiSpec(ApiKey.LIST_CONFIG_RESOURCES, 0, 1)
 

@@ -29,7 +29,7 @@ from minikafka.server.api.spec import NO_TRANSACTIONS, ApiSpec
 if TYPE_CHECKING:
     from minikafka.replication.hosted import HostedPartition
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 SPEC = ApiSpec(
     ApiKey.LIST_OFFSETS,

@@ -18,7 +18,7 @@ from minikafka.server.api.spec import NO_NEW_GROUPS, NO_TRANSACTIONS, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 SPEC = ApiSpec(
     ApiKey.OFFSET_FETCH,

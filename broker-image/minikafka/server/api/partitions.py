@@ -15,7 +15,7 @@ from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
 if TYPE_CHECKING:
     from minikafka.controller.controller import Controller
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 PREFERRED, UNCLEAN = 0, 1
 

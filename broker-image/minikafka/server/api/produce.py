@@ -11,6 +11,7 @@ client looks for a new leader.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -27,6 +28,7 @@ from minikafka.protocol.records import COMPRESSION_MASK, TRANSACTIONAL_FLAG
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
 from minikafka.security.acls import Operation, ResourceType
 from minikafka.server.api.spec import ApiSpec
+from minikafka.server.quotas import ClientIdentity
 
 if TYPE_CHECKING:
     from minikafka.server.connection import ClientConnection, Slot
@@ -75,7 +77,7 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     now_ms = connection.broker.clock.unix_ms()
     ahead, large = _walk_small(_batches_to_walk(connection, request), now_ms)
     if large:
-        connection.hold_frames()
+        connection.hold_frames("walked")
         _walk(connection, large, ahead, now_ms).add_done_callback(partial(_walked, connection, append))
     else:
         append(ahead)
@@ -168,7 +170,7 @@ def _walked(
     except Exception as error:  # a mistake of ours, as in `ClientConnection.frame_received`
         connection.broker.context.handler_failed(error)
         connection.close()
-    connection.release_frames()
+    connection.release_frames("walked")
     connection.broker.replicas.flush_ready()  # a connection that has gone has no end of a round any more
 
 
@@ -183,12 +185,20 @@ def _answer(
         for name, row in results:
             if name in stats.topics and any(result.error for result in row):
                 stats.topics[name].failed_produce += 1
+    throttle_ms, client = 0, None
+    if connection.broker.metadata.image.quotas.is_set:
+        client = ClientIdentity(connection.principal, header.client_id or "")
+        seconds = slot.handled_seconds if request.acks else None
+        throttle_ms = connection.broker.quotas.produced(client, slot.size, seconds)
+        connection.muting.mute(throttle_ms)
     if request.acks == 0:
         connection.answer(slot, [])
         if failed:
             connection.close()
         return
+    began = 0.0 if client is None else time.perf_counter()
     endpoints = connection.new_leaders(failed) if failed and header.api_version >= NEW_LEADER_VERSION else None
-    connection.answer(
-        slot, [codec.encode_produce_response(header.api_version, header.correlation_id, results, endpoints)]
-    )
+    answer = codec.encode_produce_response(header.api_version, header.correlation_id, results, endpoints, throttle_ms)
+    connection.answer(slot, [answer])
+    if client is not None:
+        connection.broker.quotas.spent(client, time.perf_counter() - began)

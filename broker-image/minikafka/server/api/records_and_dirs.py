@@ -21,7 +21,7 @@ from minikafka.server.api.spec import ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 
 async def delete_records(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from minikafka.server.api.spec import ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
-    from minikafka.server.connection import RequestContext
+    from minikafka.server.request_context import RequestContext
 
 IN_PLACE = "it is read where clients log in, before there is a handler"
 

@@ -15,8 +15,10 @@ NO_DIRECTORY_IDS = "the controller does not know directories (KIP-858)"
 NO_ZOOKEEPER = "there is no ZooKeeper to come from"
 ANSWERED_WHEN_DONE = "the answer comes when the controller has committed it, or has given up its term"
 
-UNSET_EVERYWHERE: Mapping[str, str] = MappingProxyType({"throttle_time": "there are no quotas"})
-"""Fields of responses that no API sets."""
+UNSET_EVERYWHERE: Mapping[str, str] = MappingProxyType(
+    {"throttle_time": "the connection sets it, where a quota is exceeded"}
+)
+"""Fields of responses that no handler sets."""
 
 
 class ApiSpec(NamedTuple):

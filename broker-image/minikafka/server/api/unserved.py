@@ -8,7 +8,6 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.server.api.spec import NO_TRANSACTIONS
 
 _NO_TOKENS = "there are no delegation tokens (KIP-48)"
-_NO_QUOTAS = "there are no quotas"
 _NO_RAFT = "metadata is in a cluster store, not in a Raft log"
 _NEW_GROUPS = "the new consumer group protocol (KIP-848) is not there; clients use the classic one"
 _SHARE_GROUPS = "there are no share groups (KIP-932)"
@@ -25,11 +24,10 @@ APIS: Mapping[ApiKey, str] = {
     ApiKey.RENEW_DELEGATION_TOKEN: _NO_TOKENS,
     ApiKey.EXPIRE_DELEGATION_TOKEN: _NO_TOKENS,
     ApiKey.DESCRIBE_DELEGATION_TOKEN: _NO_TOKENS,
-    ApiKey.ALTER_CLIENT_QUOTAS: _NO_QUOTAS,
     ApiKey.VOTE: _NO_RAFT,
     ApiKey.BEGIN_QUORUM_EPOCH: _NO_RAFT,
     ApiKey.END_QUORUM_EPOCH: _NO_RAFT,
-    ApiKey.ENVELOPE: "requests for the controller are passed on as they are: they come from no user",
+    ApiKey.ENVELOPE: "requests for the controller are passed on as they are; the client id says whose, where quotas count",
     ApiKey.FETCH_SNAPSHOT: _NO_RAFT,
     ApiKey.DESCRIBE_TRANSACTIONS: NO_TRANSACTIONS,
     ApiKey.ALLOCATE_PRODUCER_IDS: "brokers take blocks of producer ids from the cluster store",

@@ -169,6 +169,15 @@ def _users(request: Any, version: int, code: ErrorCode) -> Answer:
     return {"results": [{"user": name, **error_row(code)} for name in names]}
 
 
+def _quotas(request: Any, version: int, code: ErrorCode) -> Answer:
+    del version
+    parts = [
+        [{"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity]
+        for entry in request.entries
+    ]
+    return {"entries": [{**error_row(code), "entity": entity} for entity in parts]}
+
+
 def _all_rows(asked: str, answered: str) -> Callable[[Any, int, ErrorCode], Answer]:
     return lambda request, _version, code: {answered: [error_row(code) for _ in getattr(request, asked)]}
 
@@ -251,6 +260,7 @@ _SERVED: dict[ApiKey, ApiRule] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: on_cluster(_O.DESCRIBE),
     ApiKey.OFFSET_DELETE: Both(on_group(_O.DELETE), on_topics(_O.READ, _partitions)),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: on_cluster(_O.DESCRIBE_CONFIGS),
+    ApiKey.ALTER_CLIENT_QUOTAS: on_cluster(_O.ALTER_CONFIGS, _quotas),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: on_cluster(_O.DESCRIBE),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: on_cluster(_O.ALTER, _users),
     ApiKey.DESCRIBE_QUORUM: on_cluster(_O.DESCRIBE),

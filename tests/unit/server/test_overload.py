@@ -1,0 +1,250 @@
+"""What holds a broker that gets more than it can take: memory of requests, slow readers, late logins (31 item 4)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from minikafka.config import BrokerConfig, ConfigError
+from minikafka.protocol import messages, wire
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.server.broker import Broker
+from minikafka.server.connection import ClientConnection
+from minikafka.server.request_memory import RequestMemory
+
+from tests.certificates import PemFiles
+from tests.interop.raw_client import record_batch
+from tests.unit.server.in_process import DEADLINE, Cluster, running
+from tests.unit.server.test_authentication import SASL, SOFTWARE, Stranger, connections
+from tests.waiting import until
+
+
+class Reader:
+    """Whoever reads requests; what the loop is to call is called at once."""
+
+    def __init__(self) -> None:
+        self.loop: Any = self
+        self.holds: set[str] = set()
+
+    def call_soon(self, what: Any, *args: Any) -> None:
+        what(*args)
+
+    def hold_frames(self, reason: str) -> None:
+        self.holds.add(reason)
+
+    def release_frames(self, reason: str) -> None:
+        self.holds.discard(reason)
+
+
+class TestMemory:
+    def test_the_last_one_may_exceed_it(self) -> None:
+        """Or a large request would never be let in beside small ones."""
+        memory, reader = RequestMemory(100), Reader()
+        assert memory.admits(reader, 99) and memory.admits(reader, 500)
+        assert not memory.admits(reader, 1) and reader.holds == {"memory"}
+        assert memory.used == 599
+
+    def test_who_waits_is_let_go_when_there_is_room(self) -> None:
+        memory, readers = RequestMemory(100), [Reader(), Reader()]
+        memory.take(readers[0], 150)
+        assert not memory.admits(readers[1], 10)
+        memory.give_back(40)
+        assert [reader.holds for reader in readers] == [{"memory"}] * 2
+        memory.give_back(11)
+        assert [reader.holds for reader in readers] == [set(), set()]
+        assert memory.admits(readers[1], 10)
+
+    def test_who_is_gone_waits_no_more(self) -> None:
+        memory, reader = RequestMemory(100), Reader()
+        memory.take(reader, 150)
+        memory.gone(reader)
+        memory.give_back(150)
+        assert reader.holds == {"memory"}
+
+
+def test_a_memory_that_holds_no_request() -> None:
+    properties = {"node.id": "1", "minikafka.metadata.store": "memory", "socket.request.max.bytes": "1000"}
+    with pytest.raises(ConfigError, match=r"queued.max.request.bytes=999: .*allowed: -1, or at least .*=1000"):
+        BrokerConfig.from_properties(properties | {"queued.max.request.bytes": "999"})
+    BrokerConfig.from_properties(properties | {"queued.max.request.bytes": "1000"})
+    BrokerConfig.from_properties(properties | {"queued.max.request.bytes": "0"})
+
+
+# -- brokers with real sockets -------------------------------------------------------------------------------------------------
+
+LARGE = 900_000
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    limits = {
+        "socket_request_max_bytes": "1000000",
+        "queued_max_request_bytes": "1000000",
+        "message_max_bytes": "1000000",
+        "minikafka_slow_reader_timeout_ms": "200",
+    }
+    async with running(tmp_path, 1, **limits) as found:
+        await found.create("t")
+        yield found
+
+
+class Client:
+    """Sends a request piece by piece, and counts answers."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    @classmethod
+    async def of(cls, broker: Broker) -> tuple[Client, ClientConnection]:
+        """And its connection at the broker."""
+        before = set(connections(broker))
+        host, port = next((h, p) for n, h, p in broker.listeners.advertised() if n == "CLIENT")
+        client = cls(*await asyncio.open_connection(host, port))
+        await until(lambda: len(set(connections(broker)) - before) == 1)
+        (connection,) = set(connections(broker)) - before
+        return client, connection
+
+    async def answer(self) -> bytes:
+        async with asyncio.timeout(DEADLINE):
+            size = int.from_bytes(await self.reader.readexactly(4), "big")
+            return await self.reader.readexactly(size)
+
+
+def frame(key: ApiKey, version: int, values: dict[str, Any]) -> bytes:
+    body = messages.encode_request(key, version, values)
+    return wire.request_frame(key, version, 7, "test", body, messages.is_flexible(key, version))
+
+
+def large_request() -> bytes:
+    batch = record_batch([b"x" * LARGE])
+    topic = {"name": "t", "partition_data": [{"index": 0, "records": batch}]}
+    return frame(ApiKey.PRODUCE, 9, {"transactional_id": None, "acks": 1, "timeout": 30_000, "topic_data": [topic]})
+
+
+async def test_large_requests_wait_for_each_other(cluster: Cluster) -> None:
+    """Two that are announced take all; the third is read when one is done, or gone."""
+    broker, request = cluster.brokers[1], large_request()
+    memory = broker.request_memory
+    assert memory is not None
+    (first, a), (second, b), (third, c) = [await Client.of(broker) for _ in range(3)]
+    first.writer.write(request[:400_000])
+    await until(lambda: bool(a._admitted))
+    second.writer.write(request[:400_000])
+    await until(lambda: bool(b._admitted))
+    assert memory.used == 2 * len(request)
+    third.writer.write(request)
+    await until(lambda: "memory" in c._held)
+    assert not c._admitted and len(c._buffer) <= 1 << 18
+    first.writer.write(request[400_000:])
+    await first.answer()
+    await third.answer()
+    second.writer.close()
+    await until(lambda: memory.used == 0)
+    for client in (first, third):
+        client.writer.close()
+
+
+async def test_requests_that_wait_for_earlier_ones_count_too(cluster: Cluster) -> None:
+    client, connection = await Client.of(cluster.brokers[1])
+    memory = connection.memory = RequestMemory(100)
+    metadata = frame(ApiKey.METADATA, 12, {"topics": [{"name": "t" * 90}], "allow_auto_topic_creation": False})
+    most = 0
+    client.writer.write(metadata * 50)
+    for _ in range(50):
+        await client.answer()
+        most = max(most, memory.used)
+    assert most < 100 + len(metadata)
+    await until(lambda: memory.used == 0)
+    client.writer.write(metadata * 50)
+    await until(lambda: memory.used > 0 or connection.last_request == 0)
+    client.writer.close()
+    await until(lambda: connection not in connections(cluster.brokers[1]))
+    assert memory.used == 0
+
+
+def events(cluster: Cluster, name: str) -> list[dict[str, Any]]:
+    lines = (cluster.data / "events-1.jsonl").read_text().splitlines()
+    return [event["fields"] for event in map(json.loads, lines) if event["event"] == name]
+
+
+async def test_who_takes_no_answer_is_cut(cluster: Cluster) -> None:
+    broker = cluster.brokers[1]
+    client, connection = await Client.of(broker)
+    client.writer.write(large_request())
+    await client.answer()
+    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    part = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    fetch = {"replica_id": -1, "max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 20, "session_epoch": -1,
+             "topics": [{"topic": "t", "partitions": [part]}], "rack_id": ""}  # fmt: skip
+    client.writer.write(frame(ApiKey.FETCH, 11, fetch) * 100)
+    await until(lambda: connection not in connections(broker))
+    await until(lambda: bool(events(cluster, "connection_cut")))
+    assert events(cluster, "connection_cut") == [
+        {
+            "principal": "User:ANONYMOUS",
+            "address": "127.0.0.1",
+            "listener": "CLIENT",
+            "key": "minikafka.slow.reader.timeout.ms",
+        }
+    ]
+    assert broker.stats.limited == {"minikafka.slow.reader.timeout.ms": 1}
+    client.writer.close()
+
+
+async def test_who_takes_some_of_it_is_not_cut(cluster: Cluster) -> None:
+    client, connection = await Client.of(cluster.brokers[1])
+    assert connection.loop is not None
+    connection.deadlines.blocked(connection.loop)
+    connection.bytes_sent += 1
+    connection.deadlines._look_at_reading(connection.loop)
+    connection.deadlines.unblocked()
+    assert connection in connections(cluster.brokers[1])
+    client.writer.close()
+
+
+IMPATIENT = {"minikafka_authentication_timeout_ms": "100"}
+
+
+async def test_who_does_not_log_in_is_closed_though_it_asks_for_versions(tmp_path: Path) -> None:
+    async with running(tmp_path, **{**SASL, **IMPATIENT}) as cluster:
+        broker = cluster.brokers[1]
+        client = await Stranger.at(broker)
+        async with asyncio.timeout(DEADLINE):
+            while await client.ask(ApiKey.API_VERSIONS, 3, SOFTWARE) is not None:
+                pass
+        await until(lambda: not connections(broker))
+        assert broker.stats.limited == {"minikafka.authentication.timeout.ms": 1}
+        assert [fields["reason"] for fields in events(cluster, "authentication_failed")] == [
+            "has not logged in in time"
+        ]
+
+
+async def test_who_has_logged_in_may_be_idle(tmp_path: Path) -> None:
+    async with running(tmp_path, **SASL) as cluster:
+        client = await Stranger.at(cluster.brokers[1])
+        assert not (await client.log_in()).error_code
+        (connection,) = connections(cluster.brokers[1])
+        connection.deadlines._look_at_login()
+        assert await client.is_served()
+        client.close()
+
+
+@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "half a message"])
+async def test_a_handshake_that_stalls_is_closed(tmp_path: Path, said: bytes) -> None:
+    files = PemFiles.write(tmp_path)
+    tls = {**files.settings, "listener.security.protocol.map": "CLIENT:SSL,REPLICATION:PLAINTEXT"}
+    async with running(tmp_path, **{**tls, **IMPATIENT}) as cluster:
+        host, port = next((h, p) for n, h, p in cluster.brokers[1].listeners.advertised() if n == "CLIENT")
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(said)
+        async with asyncio.timeout(DEADLINE):
+            try:
+                await reader.read()
+            except ConnectionResetError:
+                pass
+        writer.close()
+        assert cluster.brokers[1].stats.limited == {"minikafka.authentication.timeout.ms": 1}
