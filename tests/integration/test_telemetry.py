@@ -530,6 +530,10 @@ METRICS_OF_OTHERS = {
     "minikafka_appends_wait_for_room",
     "minikafka_failed_authentications_total",  # tests/unit/server/test_authentication.py
     "minikafka_authorizations_denied_total",  # tests/unit/server/test_authorization.py
+    "minikafka_request_memory_bytes",  # tests/unit/server/test_overload.py
+    "minikafka_connections_limited_total",  # tests/unit/server/test_connections.py
+    "minikafka_throttled_requests_total",  # tests/unit/server/test_quotas.py, and the next
+    "minikafka_throttle_seconds_total",
 }
 """Metrics that move in tests of milliseconds."""
 
@@ -572,6 +576,11 @@ SHOWN_BY_OTHERS = {
     "authorization_denied",  # tests/unit/server/test_authorization.py, and the next two
     "acl_created",
     "acl_deleted",
+    "quota_set",  # tests/unit/controller/test_quotas.py, and the next
+    "quota_removed",
+    "client_throttled",  # tests/unit/server/test_quotas.py
+    "connection_refused",  # tests/unit/server/test_connections.py
+    "connection_cut",  # tests/unit/server/test_overload.py
 }
 """Events that tests of milliseconds bring about."""
 

@@ -20,8 +20,10 @@ Skip = Callable[[bytes, int], int]
 struct.error where the bytes end."""
 
 SIZES = {
-    "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "timedelta_i32": 4, "int64": 8, "timedelta_i64": 8, "uuid": 16,
+    "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "timedelta_i32": 4, "int64": 8, "timedelta_i64": 8, "float64": 8,
+    "uuid": 16,
 }  # fmt: skip
+OF_ANY_SIZE = ("string", "bytes", "records")
 _i8 = struct.Struct(">b").unpack_from
 _i16 = struct.Struct(">h").unpack_from
 _i32 = struct.Struct(">i").unpack_from
@@ -83,6 +85,8 @@ def _skip_primitive(kind: str, flexible: bool) -> Skip:
     if kind in SIZES:
         size = SIZES[kind]
         return lambda _, position: position + size
+    if kind not in OF_ANY_SIZE:
+        raise TypeError(f"how many bytes has a {kind}?")
     if flexible:
         return _skip_compact
     return _skip_string if kind == "string" else _skip_bytes

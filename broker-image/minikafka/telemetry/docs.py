@@ -8,6 +8,7 @@ from minikafka.telemetry.metrics import (
     BUILD_INFO,
     COMMIT_DURATION,
     COMPONENT_FAILED,
+    CONNECTIONS_LIMITED,
     COUNT_METRICS,
     ELECTIONS,
     EVENTS_DROPPED,
@@ -24,6 +25,8 @@ from minikafka.telemetry.metrics import (
     REQUEST_DURATION,
     REQUEST_ERRORS,
     REQUEST_PHASES,
+    THROTTLE_SECONDS,
+    THROTTLED_REQUESTS,
     TOPIC_METRICS,
 )
 from minikafka.telemetry.stats import DURATION_BOUNDS
@@ -72,6 +75,7 @@ def metrics_page() -> str:
             f"Buckets of the histograms, in seconds: {bounds}.\n",
             (REQUEST_DURATION, REQUEST_PHASES, REQUEST_BYTES, REQUEST_ERRORS, FLUSH_DURATION, COMMIT_DURATION),
         ),
+        ("Quotas and limits", "", (THROTTLED_REQUESTS, THROTTLE_SECONDS, CONNECTIONS_LIMITED)),
     )
     lines = [
         "# Metrics",
