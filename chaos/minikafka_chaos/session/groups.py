@@ -17,10 +17,11 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.load.group_state import DESCRIBE_GROUPS_VERSION
 from minikafka_chaos.session.partitions import RETRY_S, TIMEOUT_S, ask
 
 OFFSETS_TOPIC = "__consumer_offsets"
-METADATA_VERSION, LIST_VERSION, DESCRIBE_VERSION = 8, 4, 5
+METADATA_VERSION, LIST_VERSION = 8, 4
 OFFSETS_VERSION = 7
 """The last version that asks for one group."""
 
@@ -81,10 +82,7 @@ def _groups_of(host: str, port: int) -> Iterator[GroupOffsets]:
             listed = connection.request(ApiKey.LIST_GROUPS, LIST_VERSION, {})
             _check(listed.error_code)
             names = [each.group_id for each in listed.groups]
-            described = (
-                connection.request(ApiKey.DESCRIBE_GROUPS, DESCRIBE_VERSION, {"groups": names}) if names else None
-            )
-            for group in described.groups if described else ():
+            for group in connection.request(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, {"groups": names}).groups:
                 _check(group.error_code)
                 wanted = {"group_id": group.group_id, "topics": None}
                 committed = connection.request(ApiKey.OFFSET_FETCH, OFFSETS_VERSION, wanted)

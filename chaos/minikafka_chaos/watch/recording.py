@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -81,7 +80,3 @@ class Recording:
         for step in self.steps[keyframe * KEYFRAME_STEPS : steps]:
             state.take(step.changes)
         return state
-
-    def steps_until(self, time: float) -> int:
-        """Return how many steps were over at a time."""
-        return bisect.bisect_right(self.steps, time, key=lambda step: step.time)
