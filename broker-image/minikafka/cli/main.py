@@ -79,6 +79,11 @@ SUBCOMMANDS = {
         "batches, epochs and CRC verdicts of log files",
         "minikafka dump-log /tmp/kafka/broker-0/data/orders-0 --summary",
     ),
+    "completion": Subcommand(
+        "minikafka.cli.completion",
+        "print a script that completes commands and options in bash, zsh or fish",
+        "minikafka completion bash",
+    ),
     "broker": Subcommand(
         "minikafka.cli.broker",
         "run one broker in the foreground",
