@@ -20,6 +20,7 @@ COLOURS = {
     Outcome.ERROR: "bold magenta",
 }
 EVIDENCE_SHOWN_MAX = 5
+VALUES_WIDTH_MIN = 30
 
 
 def print_verdict(console: Console, verdict: Verdict, more: Iterable[tuple[str, str]] = ()) -> None:
@@ -36,8 +37,8 @@ def print_verdict(console: Console, verdict: Verdict, more: Iterable[tuple[str, 
         title_justify="left",
         show_header=False,
     )
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    table.add_column()
+    table.add_column(overflow="fold", min_width=VALUES_WIDTH_MIN)  # else claims leave three letters of 80 columns
     for name, value in _rows(verdict):
         table.add_row(name, escape(value))
     if verdict.findings:
