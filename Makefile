@@ -5,7 +5,7 @@ RUN := .venv/bin/python
 .DEFAULT_GOAL := help
 
 .PHONY: help demo venv test quick full bill adversary apiserver e2e e2e-full e2e-nodes kind kind-down check bench bench-judging bench-spark simulated judged-runs judges format docs
-.PHONY: constraints clean scenarios compare examples spec
+.PHONY: constraints clean scenarios compare examples spec site
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -29,7 +29,7 @@ quick: venv ## unit tests without a JVM and without the slow ones, a few simulat
 full: venv ## everything: what is rare, slow or a repetition, too, the API server and a kind cluster: hours
 	@tools/system java maven nftables iproute2 chromium
 	@$(RUN) -m minikafka_analytics.commands.archive_classes
-	@tools/parts --all 'tools/test --full' 'make examples' 'make spec' 'make apiserver ARGS=--full' 'make e2e-full'
+	@tools/parts --all 'tools/test --full' 'make examples' 'make site' 'make spec' 'make apiserver ARGS=--full' 'make e2e-full'
 
 examples: venv ## services in Python, Go, Java and Node: each fails its test as it was, and passes mended; ARGS=go for one
 	@tools/system golang java maven nodejs npm
@@ -104,6 +104,11 @@ format: venv ## let ruff put files in form
 
 docs: venv ## write the generated files anew (tools/generated.py has the table)
 	@$(RUN) -m tools.generated --write
+
+site: ## the documentation as a site in build/site; a link to nothing ends it
+	@tools/venv docs
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet --strict
+	@echo "build/site/index.html; with search: python3 -m http.server --bind 127.0.0.1 --directory build/site"
 
 constraints: ## resolve the pinned versions anew
 	@tools/constraints
