@@ -154,6 +154,7 @@ def run(command: Path, *arguments: object, stdin: str = "") -> subprocess.Comple
 
 
 TRIED = {
+    "charts": [],
     "demo": ["--seconds", "1"],
     "chaos": ["list"],
     "simulate": ["--seeds", "1..2"],

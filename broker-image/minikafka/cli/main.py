@@ -79,6 +79,12 @@ SUBCOMMANDS = {
         "batches, epochs and CRC verdicts of log files",
         "minikafka dump-log /tmp/kafka/broker-0/data/orders-0 --summary",
     ),
+    "charts": Subcommand(
+        "minikafka_kube.charts",
+        "print where the Helm charts are; the CRDs are beside them",
+        "minikafka charts",
+        "operator",
+    ),
     "completion": Subcommand(
         "minikafka.cli.completion",
         "print a script that completes commands and options in bash, zsh or fish",
