@@ -12,6 +12,7 @@ import sys
 import time
 from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,11 +71,14 @@ def run(args: argparse.Namespace) -> int:
             PrewarmedAnalysis() as analysis,
         ):
             seconds = scenario.spec.workload.duration_seconds
-            begin = None if args.no_report else partial(_begin, analysis, directory, time.monotonic(), seconds)
+            reports = not args.no_report and _spark_is_installed()
+            begin = None if not reports else partial(_begin, analysis, directory, time.monotonic(), seconds)
             ground = ProcessesGround(directory / CLUSTER_FOLDER)
             result = run_scenario(scenario, ground, directory, seed=args.seed, reporter=reporter, after_story=begin)
             rows, differ = [("run directory", str(directory))], None
-            if not args.no_report and result.verdict.counts:
+            if not args.no_report and not reports:
+                rows.append(("report", "none: needs the extra 'analytics': pip install 'minikafka[analytics]'"))
+            if reports and result.verdict.counts:
                 reporter.status("analysing with Spark")
                 found, differ = _analyse(directory, analysis, interrupts, console)
                 rows += found
@@ -93,6 +97,10 @@ def run(args: argparse.Namespace) -> int:
             console.print(f"[bold red]{escape(differ)}[/]")
         print_verdict(console, result.verdict, rows)
     return code if differ is None else COULD_NOT_TELL
+
+
+def _spark_is_installed() -> bool:
+    return all(find_spec(module) is not None for module in ("pyspark", "jinja2"))
 
 
 def _begin(analysis: PrewarmedAnalysis, directory: Path, began: float, seconds: float) -> None:

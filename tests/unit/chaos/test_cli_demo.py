@@ -37,3 +37,19 @@ def test_judges_that_differ_are_told_first_and_end_with_3(
     assert (run / "cluster").exists() == (differ is not None), "the brokers' data tells who is right"
     assert main(["demo", "--json", "--out", str(tmp_path / "b")]) == code
     assert json.loads(capsys.readouterr().out)["judges_differ"] == differ
+
+
+def test_without_spark_the_verdict_comes_and_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def passed(scenario: object, ground: object, directory: Path, **options: Any) -> runner.RunResult:
+        assert options["after_story"] is None
+        Run().acked("a", 0).final(["a"]).write(directory)
+        return runner.RunResult(directory, judge_run(directory))
+
+    monkeypatch.setattr(runner, "run_scenario", passed)
+    monkeypatch.setattr(cli_demo, "find_spec", lambda module: None)
+    assert main(["demo", "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "Passed" in out
+    assert "none: needs the extra 'analytics'" in out
