@@ -171,9 +171,12 @@ def _on_topic(args: argparse.Namespace, path: Path, console: Console, plan: Topi
     from minikafka_chaos.load.topics import create_topic, delete_topic
 
     if plan.name:
-        return _drive(args, path, console, plan.name, _partitions(args.bootstrap, plan.name))
+        partitions = _partitions(args.bootstrap, plan.name)
+        args.bootstrap = all_brokers(args.bootstrap)
+        return _drive(args, path, console, plan.name, partitions)
     plan = replace(plan, name=f"minikafka-verify-{uuid.uuid4().hex[:8]}")
     create_topic(args.bootstrap, plan, TOPIC_TIMEOUT_S)
+    args.bootstrap = all_brokers(args.bootstrap)
     try:
         return _drive(args, path, console, plan.name, args.partitions)
     finally:
@@ -182,6 +185,21 @@ def _on_topic(args: argparse.Namespace, path: Path, console: Console, plan: Topi
                 delete_topic(args.bootstrap, plan.name)
             except ToolTrouble as error:
                 console.print(f"[yellow]{error}[/]")
+
+
+def all_brokers(bootstrap: str) -> str:
+    """Add the brokers that the cluster has now: who reads back at the end may find those dead that were given."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    from minikafka_chaos.load.librdkafka import admin_config
+
+    try:
+        known = AdminClient(admin_config(bootstrap)).list_topics(timeout=TOPIC_TIMEOUT_S).brokers.values()
+    except KafkaException:
+        return bootstrap
+    hosts = [(f"[{broker.host}]" if ":" in broker.host else broker.host, broker.port) for broker in known]
+    return ",".join(dict.fromkeys([*bootstrap.split(","), *(f"{host}:{port}" for host, port in hosts)]))
 
 
 def _partitions(bootstrap: str, topic: str) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import pytest
 from minikafka.cli.main import main
+from minikafka_chaos.commands.verify import all_brokers
 from minikafka_chaos.scenario import library
 from minikafka_chaos.scenario.page import TITLE_CHARACTERS_MAX
 from minikafka_chaos.scenario.variants import STORY_OF
@@ -102,3 +104,19 @@ def test_a_judge_that_runs_out_of_disk_does_not_say_that_data_was_lost(
     told = json.loads(capsys.readouterr().out)
     assert told["verdict"] == "Error"
     assert "No space left on device" in told["summary"]
+
+
+def test_verify_reads_back_from_brokers_that_nobody_has_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was named is the one that is killed."""
+
+    class Admin:
+        def __init__(self, config: dict[str, str]) -> None:
+            assert config["bootstrap.servers"] == "a:1"
+
+        def list_topics(self, timeout: float) -> SimpleNamespace:
+            hosts = {1: ("a", 1), 2: ("b", 1), 3: ("::1", 2)}
+            brokers = {each: SimpleNamespace(host=host, port=port) for each, (host, port) in hosts.items()}
+            return SimpleNamespace(brokers=brokers)
+
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", Admin)
+    assert all_brokers("a:1") == "a:1,b:1,[::1]:2"
