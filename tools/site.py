@@ -19,7 +19,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[1]
 REPOSITORY = "https://github.com/minikafka/minikafka"
 INDEX = "docs/README.md"
-SHOWN = (".md", ".png", ".svg")
+SHOWN = (".md", ".png", ".svg", "tools/site.css")
 FENCED = re.compile(r"^(```.*?^```)", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s:]+)(#[^)\s]*)?\)")
 FETCHED = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=\"?(?:https?:)?//[^>]*>")
@@ -65,7 +65,7 @@ def _rest() -> list[str]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Take the repository's pages and pictures, where they are, instead of the folder `docs`."""
+    """Take the repository's pages, pictures and the style, where they are, instead of the folder `docs`."""
     theme = [file for file in files if file.src_dir != config.docs_dir]
     shown = [file for file in _tracked() if file.endswith(SHOWN)]
     return Files([*theme, *(File.generated(config, file, abs_src_path=str(ROOT / file)) for file in shown)])
