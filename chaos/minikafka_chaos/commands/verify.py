@@ -198,7 +198,7 @@ def all_brokers(bootstrap: str) -> str:
         known = AdminClient(admin_config(bootstrap)).list_topics(timeout=TOPIC_TIMEOUT_S).brokers.values()
     except KafkaException:
         return bootstrap
-    hosts = [(f"[{broker.host}]" if ":" in broker.host else broker.host, broker.port) for broker in known]
+    hosts = [(f"[{broker.host}]" if ":" in str(broker.host) else broker.host, broker.port) for broker in known]
     return ",".join(dict.fromkeys([*bootstrap.split(","), *(f"{host}:{port}" for host, port in hosts)]))
 
 
