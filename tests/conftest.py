@@ -72,7 +72,7 @@ def _shared(item: pytest.Item) -> str | None:
     definitions: dict[str, Sequence[pytest.FixtureDef[object]]] = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009
     shared = any(name in SHARED_BY_FILE and definitions[name][-1].scope != "function" for name in definitions)
     file = item.nodeid.partition("::")[0]
-    return file if shared or PurePath(file).is_relative_to(UNIT) and not item.get_closest_marker("slow") else None
+    return file if shared or (PurePath(file).is_relative_to(UNIT) and not item.get_closest_marker("slow")) else None
 
 
 def _rank(path: PurePath) -> int:

@@ -120,7 +120,9 @@ def words(name: str) -> set[str]:
 
 def may_name(path: Path) -> bool:
     """Whether one of the words is anywhere but in comments and strings; parsing all files takes seconds."""
-    code = re.sub(r'"""(?s:.*?)"""|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|#.*', "", path.read_text(encoding="utf-8"))
+    code = re.sub(
+        r'"""(?s:.*?)"""|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|#.*', "", path.read_text(encoding="utf-8")
+    )
     return any(words(name) & INSTEAD.keys() for name in {path.stem, *re.findall(r"[^\W\d]\w*", code)})
 
 
