@@ -172,11 +172,11 @@ def _on_topic(args: argparse.Namespace, path: Path, console: Console, plan: Topi
 
     if plan.name:
         partitions = _partitions(args.bootstrap, plan.name)
-        args.bootstrap = all_brokers(args.bootstrap)
+        args.bootstrap = _all_brokers(args.bootstrap)
         return _drive(args, path, console, plan.name, partitions)
     plan = replace(plan, name=f"minikafka-verify-{uuid.uuid4().hex[:8]}")
     create_topic(args.bootstrap, plan, TOPIC_TIMEOUT_S)
-    args.bootstrap = all_brokers(args.bootstrap)
+    args.bootstrap = _all_brokers(args.bootstrap)
     try:
         return _drive(args, path, console, plan.name, args.partitions)
     finally:
@@ -187,7 +187,7 @@ def _on_topic(args: argparse.Namespace, path: Path, console: Console, plan: Topi
                 console.print(f"[yellow]{error}[/]")
 
 
-def all_brokers(bootstrap: str) -> str:
+def _all_brokers(bootstrap: str) -> str:
     """Add the brokers that the cluster has now: who reads back at the end may find those dead that were given."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient

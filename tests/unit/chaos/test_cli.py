@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
 
 import duckdb
 import pytest
 from minikafka.cli.main import main
-from minikafka_chaos.commands.verify import all_brokers
 from minikafka_chaos.scenario import library
 from minikafka_chaos.scenario.page import TITLE_CHARACTERS_MAX
 from minikafka_chaos.scenario.variants import STORY_OF
 from minikafka_chaos.verdict import verdict as verdict_module
+from minikafka_chaos.verdict.verdict import Outcome, Verdict
 
 from tests.unit.verdict_cases.builder import Run
 
@@ -118,5 +119,17 @@ def test_verify_reads_back_from_brokers_that_nobody_has_named(monkeypatch: pytes
             brokers = {each: SimpleNamespace(host=host, port=port) for each, (host, port) in hosts.items()}
             return SimpleNamespace(brokers=brokers)
 
+    asked: list[str] = []
+
+    def drive(args: Namespace, *_: object) -> Verdict:
+        asked.append(args.bootstrap)
+        return Verdict.without_judgement(Outcome.ERROR, "")
+
     monkeypatch.setattr("confluent_kafka.admin.AdminClient", Admin)
-    assert all_brokers("a:1") == "a:1,b:1,[::1]:2"
+    monkeypatch.setattr("minikafka_chaos.load.topics.create_topic", lambda *_: None)
+    monkeypatch.setattr("minikafka_chaos.load.topics.delete_topic", lambda bootstrap, _: asked.append(bootstrap))
+    monkeypatch.setattr("minikafka_chaos.commands.verify._drive", drive)
+    assert main(["verify", "--bootstrap", "a:1"]) == 3
+    monkeypatch.setattr("minikafka_chaos.commands.verify._partitions", lambda *_: 1)
+    assert main(["verify", "--bootstrap", "a:1", "--topic", "t"]) == 3
+    assert asked == ["a:1,b:1,[::1]:2"] * 3
