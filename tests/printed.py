@@ -1,9 +1,9 @@
 """What pages print for a reader to type: commands, what they answer, and files to write; and how to do as a reader does.
 
 A block in which lines begin with ``$`` has commands, each followed by its output. In the output ``...`` stands for
-whatever is there: lines, where it is alone in one. Times, ports, process ids and other numbers of four digits and
-more, dates and ids of clusters differ from one run to the next, and count as alike. A block that follows
-"into `NAME`:" is the text of a file.
+whatever is there: lines, where it is alone in one. Times, ports, process ids and other numbers of four digits and more,
+dates, ids of clusters, and who is the controller differ from one run to the next, and count as alike. A block that
+follows "into `NAME`:" is the text of a file.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ VARYING = [
     (re.compile(r"\b\d+\.\d+ s\b"), "SECONDS"),
     (re.compile(r"\b\d{4,6}\b|\b\d{1,3}(?:,\d{3})+\b"), "NUMBER"),
     (re.compile(r"(?<=cluster )[\w-]{22}"), "ID"),
+    (re.compile(r",? controller\b(?: \d+)?"), ""),
 ]
 
 
