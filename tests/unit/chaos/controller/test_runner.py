@@ -256,7 +256,7 @@ class TestSharedGround:
     def test_its_topics_are_written_down(self, world: World, ground: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         said: list[str] = []
 
-        def create(_bootstrap: str, plan: TopicPlan, _seconds: float) -> str:
+        def create(_bootstrap: str, _security: object, plan: TopicPlan, _seconds: float) -> str:
             said.append(f"{plan.name} {world.status['topics'][-1]['state']}")
             if plan.name == "taken":
                 raise TopicNotMade("TOPIC_ALREADY_EXISTS")
@@ -266,7 +266,7 @@ class TestSharedGround:
 
         monkeypatch.setattr(runner, "create_new_topic", create)
         monkeypatch.setattr(
-            runner, "wait_for_leaders", lambda _bootstrap, plan, _seconds: said.append(f"{plan.name} led")
+            runner, "wait_for_leaders", lambda _bootstrap, _security, plan, _seconds: said.append(f"{plan.name} led")
         )
         ground.clients.create_topic(TopicPlan("bank"), 1.0)
         for name in ("taken", "lost"):
