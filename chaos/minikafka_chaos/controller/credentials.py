@@ -18,7 +18,6 @@ from minikafka_kube.names import Names
 from minikafka_kube.security import is_secured
 
 from minikafka_chaos.controller.kinds import TEMPLATE_ANNOTATION, user_name
-from minikafka_chaos.load.librdkafka import GROUP_ID
 from minikafka_chaos.load.load import GROUP
 from minikafka_chaos.scenario.scenario import Scenario
 
@@ -89,7 +88,7 @@ def user(experiment: Object, cluster: Object, scenario: Scenario, metadata: Mapp
         "authentication": {"type": listener.authentication},
     }
     if listener.authorization:
-        spec["authorization"] = {"type": "simple", "acls": _acls(scenario)}
+        spec["authorization"] = {"type": "simple", "acls": acls_of_experiment(scenario)}
     made = {
         **metadata,
         "name": user_name(experiment["metadata"]["name"]),
@@ -98,10 +97,9 @@ def user(experiment: Object, cluster: Object, scenario: Scenario, metadata: Mapp
     return {"apiVersion": USER.api_version, "kind": USER.name, "metadata": made, "spec": spec}
 
 
-def _acls(scenario: Scenario) -> list[dict[str, Any]]:
+def acls_of_experiment(scenario: Scenario) -> list[dict[str, Any]]:
     """What the load, the readers and the verifier need; nothing of other topics and groups, nor of the cluster."""
     made = [_acl("topic", topic.name, "literal", "Create", "Read", "Write") for topic in scenario.spec.topics]
-    made.append(_acl("group", GROUP_ID, "literal", "Describe"))  # librdkafka looks for the coordinator of a reader's
     if scenario.spec.workload.group_members:
         made.append(_acl("group", f"{GROUP}-", "prefix", "Read"))
     return made

@@ -74,10 +74,6 @@ class TestItsUser:
                         "operations": ["Create", "Read", "Write"],
                     },
                     {
-                        "resource": {"type": "group", "name": "minikafka-verifier", "patternType": "literal"},
-                        "operations": ["Describe"],
-                    },
-                    {
                         "resource": {"type": "group", "name": "readers-", "patternType": "prefix"},
                         "operations": ["Read"],
                     },
