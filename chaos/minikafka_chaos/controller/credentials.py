@@ -32,7 +32,7 @@ _READABLE_BY_GROUP: Final = 0o440
 
 
 @dataclass(frozen=True)
-class SecuredListener:
+class InternalListener:
     """The listener inside the Kubernetes cluster, of a cluster that is secured."""
 
     tls: bool
@@ -51,14 +51,14 @@ class SecuredListener:
         return f"SASL_{transport}" if self.authentication == "scram-sha-512" else transport
 
 
-def secured_listener(cluster: Object | None) -> SecuredListener | None:
+def secured_listener(cluster: Object | None) -> InternalListener | None:
     """The listener that the clients of experiments use; None where the cluster is not secured."""
     spec: Mapping[str, Any] = (cluster or {}).get("spec") or {}
     if not is_secured(spec):
         return None
     listener = (spec.get("listeners") or {}).get("internal") or {}
     authorization = spec.get("authorization") or {}
-    return SecuredListener(
+    return InternalListener(
         bool(listener.get("tls")),
         str((listener.get("authentication") or {}).get("type") or ""),
         bool(authorization),

@@ -8,11 +8,11 @@ from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.config.client_properties import client_security
 from minikafka.config.keys import ConfigError
 
-from minikafka_chaos.controller.credentials import CA_FILE, CERTIFICATE_FILE, PASSWORD_FILE, SecuredListener
+from minikafka_chaos.controller.credentials import CA_FILE, CERTIFICATE_FILE, PASSWORD_FILE, InternalListener
 from minikafka_chaos.errors import ToolTrouble
 
 
-def mounted_security(listener: SecuredListener | None, folder: Path) -> ClientSecurity:
+def mounted_security(listener: InternalListener | None, folder: Path) -> ClientSecurity:
     """How clients connect, and as whom. Raises ToolTrouble, which tells no secret, where something is missing or of no use."""
     if listener is None:
         return PLAINTEXT
