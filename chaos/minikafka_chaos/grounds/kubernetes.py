@@ -286,7 +286,7 @@ class KubernetesGround(BrokerVerbs):
                     if time.monotonic() > deadline:
                         problem = f"broker {broker} is not reached from here at {address}: {error}"
                         raise ToolTrouble(
-                            f"{problem}; --listener names other ways ({', '.join(ClientListener)})"
+                            f"{problem}; --listener names other ways ({', '.join(ClientListener)}), --command-config as whom"
                         ) from error
                     time.sleep(POLL_SECONDS)
 
