@@ -209,7 +209,8 @@ def test_an_experiment_on_a_secured_cluster(reporting_lab: Lab, node: Node) -> N
     kubectl("annotate", "mkc", name, "minikafka.dev/renew-cluster-ca=1")
     password = b64decode(kubectl.objects.there("secret", user)["data"]["password"]).decode()
     acls = kubectl.objects.there("mku", user)["spec"]["authorization"]["acls"]
-    assert {acl["resource"]["name"] for acl in acls} == {"bank", "readers-"}
+    group = f"readers-{kubectl.objects.there('mkx', name)['metadata']['uid']}"
+    assert {acl["resource"]["name"] for acl in acls} == {"bank", group}
     reporting_lab.wait_for(name, lambda found: found.get("verdict"), RUN_SECONDS_MAX, "there is a verdict")
     log = kubectl("logs", f"job/{user}")
     (status,) = reporting_lab.wait_for_end(name)

@@ -188,7 +188,7 @@ def test_what_the_user_of_an_experiment_may_do_is_enough(secured: Secured, topic
         "metadata": {"name": "x"},
         "spec": group,
     }
-    rules = [AclRule.model_validate(rule) for rule in acls_of_experiment(scenario_of(document))]
+    rules = [AclRule.model_validate(rule) for rule in acls_of_experiment(scenario_of(document), "readers-x")]
     make(AdminClient(as_user(secured, ADMIN)), *(
         binding(AclOperation[operation.name], rule.resource.name or "", "bob", ResourceType[rule.resource.type.name],
                 ResourcePatternType.LITERAL if rule.resource.pattern_type == "literal" else ResourcePatternType.PREFIXED)

@@ -88,7 +88,7 @@ def user(experiment: Object, cluster: Object, scenario: Scenario, metadata: Mapp
         "authentication": {"type": listener.authentication},
     }
     if listener.authorization:
-        spec["authorization"] = {"type": "simple", "acls": acls_of_experiment(scenario)}
+        spec["authorization"] = {"type": "simple", "acls": acls_of_experiment(scenario, group_of(experiment))}
     made = {
         **metadata,
         "name": user_name(experiment["metadata"]["name"]),
@@ -97,16 +97,21 @@ def user(experiment: Object, cluster: Object, scenario: Scenario, metadata: Mapp
     return {"apiVersion": USER.api_version, "kind": USER.name, "metadata": made, "spec": spec}
 
 
-def acls_of_experiment(scenario: Scenario) -> list[dict[str, Any]]:
+def acls_of_experiment(scenario: Scenario, group: str) -> list[dict[str, Any]]:
     """What the load, the readers and the verifier need; nothing of other topics and groups, nor of the cluster."""
-    made = [_acl("topic", topic.name, "literal", "Create", "Read", "Write") for topic in scenario.spec.topics]
+    made = [_acl("topic", topic.name, "Create", "Read", "Write") for topic in scenario.spec.topics]
     if scenario.spec.workload.group_members:
-        made.append(_acl("group", f"{GROUP}-", "prefix", "Read"))
+        made.append(_acl("group", group, "Read"))
     return made
 
 
-def _acl(kind: str, name: str, pattern: str, *operations: str) -> dict[str, Any]:
-    return {"resource": {"type": kind, "name": name, "patternType": pattern}, "operations": list(operations)}
+def _acl(kind: str, name: str, *operations: str) -> dict[str, Any]:
+    return {"resource": {"type": kind, "name": name, "patternType": "literal"}, "operations": list(operations)}
+
+
+def group_of(experiment: Object) -> str:
+    """The consumer group of its load in a cluster that stays: nobody else has it, and committed offsets outlive a topic."""
+    return f"{GROUP}-{experiment['metadata']['uid']}"
 
 
 def is_made_as(there: Object, wanted: Object) -> bool:

@@ -27,7 +27,7 @@ from rich.text import Text
 from minikafka_chaos.controller import record
 from minikafka_chaos.controller.admission import on_cluster, scenario_of
 from minikafka_chaos.controller.budget import BudgetRefusal, fault_refusal
-from minikafka_chaos.controller.credentials import CREDENTIALS_PATH, secured_listener
+from minikafka_chaos.controller.credentials import CREDENTIALS_PATH, group_of, secured_listener
 from minikafka_chaos.controller.kinds import EXPERIMENT, Object
 from minikafka_chaos.controller.ledger import Absent, ExperimentChanged, FaultRefused, Guard, StatusLedger, Unavailable
 from minikafka_chaos.controller.mounted_credentials import mounted_security
@@ -42,7 +42,6 @@ from minikafka_chaos.grounds.kubernetes_network import NAMESPACE
 from minikafka_chaos.grounds.kubernetes_readiness import says_ready
 from minikafka_chaos.load.clients import TopicPlan
 from minikafka_chaos.load.kafka_clients import KafkaClients
-from minikafka_chaos.load.load import GROUP
 from minikafka_chaos.load.topics import TopicNotMade, create_new_topic, wait_for_leaders
 from minikafka_chaos.network.permission import allows_chaos
 from minikafka_chaos.run.place import FULL, Place
@@ -228,11 +227,9 @@ class SharedGround(KubernetesGround):
     """A cluster that is not the experiment's own: its topics are written down, and at the end its brokers are read one after
     the other, each within the budget and written down, so that never two are held at once and none stays held."""
 
-    def __init__(self, *arguments: Any, ledger: StatusLedger, **more: Any) -> None:
+    def __init__(self, *arguments: Any, group: str, ledger: StatusLedger, **more: Any) -> None:
         super().__init__(*arguments, existing=True, **more)
-        self.group = (
-            f"{GROUP}-{self._run}"  # others may have one of the usual name, and committed offsets outlive a topic
-        )
+        self.group = group
         self.clients = SharedClients(lambda: self.address, lambda: self.live_bootstrap, self.security, ledger)
         self._ledger = ledger
 
@@ -308,6 +305,7 @@ def run_experiment(
             listener=listener,
             network=network,
             security=lambda: mounted_security(secured_listener(there), secrets),
+            group=group_of(thing),
             ledger=ledger,
         )
     else:

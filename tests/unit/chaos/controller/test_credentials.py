@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka_chaos.controller.credentials import CREDENTIALS_PATH, secured_listener
+from minikafka_chaos.controller.credentials import CREDENTIALS_PATH, group_of, secured_listener
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT, JOB
 from minikafka_chaos.controller.mounted_credentials import mounted_security
 from minikafka_chaos.errors import ToolTrouble
@@ -74,7 +74,7 @@ class TestItsUser:
                         "operations": ["Create", "Read", "Write"],
                     },
                     {
-                        "resource": {"type": "group", "name": "readers-", "patternType": "prefix"},
+                        "resource": {"type": "group", "name": group_of(world.experiment), "patternType": "literal"},
                         "operations": ["Read"],
                     },
                 ],

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.controller import runner
+from minikafka_chaos.controller.credentials import group_of
 from minikafka_chaos.controller.kinds import EXPERIMENT
 from minikafka_chaos.controller.ledger import Absent, ExperimentChanged, StatusLedger, Unavailable
 from minikafka_chaos.controller.reasons import Happening
@@ -236,7 +237,14 @@ class TestSharedGround:
     def ground(self, world: World, namespace: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ledger = StatusLedger(ObjectStatus(namespace, "try"), "me", world.locate, now=lambda: world.server.now)
         ledger.take()
-        made = SharedGround(namespace, "shop", tmp_path, listener=ClientListener.INTERNAL, ledger=ledger)
+        made = SharedGround(
+            namespace,
+            "shop",
+            tmp_path,
+            listener=ClientListener.INTERNAL,
+            group=group_of(world.experiment),
+            ledger=ledger,
+        )
         made._is_up, made._count = True, 3
         self.done: list[str] = []
 
@@ -249,9 +257,9 @@ class TestSharedGround:
         monkeypatch.setattr(made.agents, "ask", lambda *_: {"recovered": []})
         return made
 
-    def test_its_group_is_nobody_elses(self, ground: Any) -> None:
+    def test_its_group_is_nobody_elses(self, world: World, ground: Any) -> None:
         """Others may have a group of the usual name; and an earlier experiment's offsets outlive its topic."""
-        assert ground.group.startswith("readers-") and len(ground.group) > len("readers-") + 4
+        assert ground.group == f"readers-{world.experiment['metadata']['uid']}"
 
     def test_its_topics_are_written_down(self, world: World, ground: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         said: list[str] = []
