@@ -55,6 +55,8 @@ def test_verify_judges_a_history(
         (["verify", "--bootstrap", "h:1", "--seconds", "0"], "--seconds"),
         (["verify", "--bootstrap", "h:1", "--acks", "2"], "--acks"),
         (["verify", "--bootstrap", "h:1", "--topic-config", "a"], "KEY=VALUE"),
+        (["verify", "--bootstrap", "h:1", "--command-config", "/nowhere"], "--command-config: /nowhere"),
+        (["chaos", "run", "demo", "--command-config", "/dev/null"], "--command-config: only with --ground kubernetes"),
         (["chaos", "run", "nowhere"], "no such file"),
         (["chaos", "run", "demo", "--ground", "moon"], "--ground"),
         (["chaos", "run", "demo", "--namespace", "n"], "--namespace: only with --ground kubernetes"),
@@ -127,7 +129,7 @@ def test_verify_reads_back_from_brokers_that_nobody_has_named(monkeypatch: pytes
 
     monkeypatch.setattr("confluent_kafka.admin.AdminClient", Admin)
     monkeypatch.setattr("minikafka_chaos.load.topics.create_topic", lambda *_: None)
-    monkeypatch.setattr("minikafka_chaos.load.topics.delete_topic", lambda bootstrap, _: asked.append(bootstrap))
+    monkeypatch.setattr("minikafka_chaos.load.topics.delete_topic", lambda bootstrap, *_: asked.append(bootstrap))
     monkeypatch.setattr("minikafka_chaos.commands.verify._drive", drive)
     assert main(["verify", "--bootstrap", "a:1"]) == 3
     monkeypatch.setattr("minikafka_chaos.commands.verify._partitions", lambda *_: 1)
