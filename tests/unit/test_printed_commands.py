@@ -6,10 +6,10 @@ import re
 from argparse import Namespace
 
 import pytest
-from minikafka.cli import arguments
 from minikafka.cli import main as entry
 from minikafka.client.security import PLAINTEXT
 from minikafka.command.exits import CommandError
+from minikafka.config import client_properties
 from minikafka.local.cluster import LocalCluster
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.scenario import library
@@ -27,7 +27,7 @@ PLACEHOLDER = re.compile(r"\.\.\.|[A-Z]|\*|\$|[{}]")
 def _a_cluster_in_every_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """``--data DIR`` asks the folder for its brokers, and ``--command-config`` reads its file, when they are parsed."""
     monkeypatch.setattr(LocalCluster, "bootstrap", "127.0.0.1:19092")
-    monkeypatch.setattr(arguments, "client_security", lambda path: PLAINTEXT)
+    monkeypatch.setattr(client_properties, "read_client_security", lambda path: PLAINTEXT)
 
 
 def wrong_with(command: list[str], written: set[str]) -> str | None:
