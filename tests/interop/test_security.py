@@ -261,8 +261,8 @@ def test_kafkas_own_tools(users: Secured, topic: str) -> None:
     wish = "SCRAM-SHA-512=[iterations=8192,password=java's]"
     of_java = ("--entity-type", "users", "--entity-name", "java")
     run_tool("kafka.admin.ConfigCommand", *where, "--alter", "--add-config", wish, *of_java)
-    described = AdminClient(librdkafka(users, "SECURE PLAIN")).describe_user_scram_credentials(["java"])
-    (found,) = described["java"].result(SECONDS_MAX).scram_credential_infos
+    admin = AdminClient(librdkafka(users, "SECURE PLAIN"))
+    (found,) = admin.describe_user_scram_credentials(["java"])["java"].result(SECONDS_MAX).scram_credential_infos
     assert (found.mechanism, found.iterations) == (ScramMechanism.SCRAM_SHA_512, 8192)
     jaas = f'{SCRAM} required username="java" password="java\'s";'
     theirs = users.properties(
