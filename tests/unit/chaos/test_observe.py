@@ -46,9 +46,11 @@ def test_samples_are_parsed_and_strangers_left_out() -> None:
     ]
 
 
-def test_a_page_that_is_none_is_a_failed_scrape() -> None:
+@pytest.mark.parametrize("line", ["not-a-number", "1 1700000000000"])
+def test_a_page_that_is_none_is_a_failed_scrape(line: str) -> None:
+    """A timestamp, which the format allows and no broker tells, is not taken for the value."""
     with pytest.raises(ValueError):
-        parse_metrics(TEXT + 'minikafka_broken{topic="t"} not-a-number\n')
+        parse_metrics(TEXT + f'minikafka_broken{{topic="t"}} {line}\n')
 
 
 def test_any_name_of_a_group_leaves_the_page_readable() -> None:
