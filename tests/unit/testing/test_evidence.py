@@ -13,6 +13,8 @@ from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge
 
 from tests.forms import in_full
 
+pytestmark = pytest.mark.slow
+
 ORDERS = TopicPartition("orders", 0)
 
 
