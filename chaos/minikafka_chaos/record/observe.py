@@ -49,8 +49,16 @@ def parse_metrics(text: str, prefixes: tuple[str, ...] = KEPT_PREFIXES) -> list[
         if line.startswith(prefixes):
             series, _, value = line.rpartition(" ")
             name, labels = _series(series)
-            found.append(Sample(name, labels, float(value)))
+            found.append(Sample(name, labels, _value(value)))
     return found
+
+
+def _value(text: str) -> float:
+    """A whole number stays one, as a run's files have it."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 @lru_cache(maxsize=SERIES_MAX)

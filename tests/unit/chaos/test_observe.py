@@ -40,6 +40,7 @@ def test_samples_are_parsed_and_strangers_left_out() -> None:
     samples = parse_metrics(TEXT)
     assert samples[0] == Sample("minikafka_log_end_offset", {"topic": "t", "partition": "0"}, 12.0)
     assert samples[1].labels["topic"] == 'a "b"\\c\n'
+    assert [repr(sample.value) for sample in samples] == ["12.0", "3", "2", "4", "0.15"], "as the page has it"
     assert samples[-2:] == [
         Sample("minikafka_isr_shrinks_total", {}, 4.0),
         Sample("process_cpu_seconds_total", {}, 0.15),
