@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -146,7 +147,7 @@ def short_lived(main_class: str) -> Iterator[tuple[str, ...]]:
     elif main_class != LEAVES_CLASSES or not os.access(archive.parent, os.W_OK):
         yield SHORT_LIVED
     else:
-        mine = archive.with_suffix(f".{os.getpid()}")
+        mine = archive.with_suffix(f".{uuid.uuid4().hex}")
         try:
             yield *SHORT_LIVED, quiet, f"-XX:ArchiveClassesAtExit={mine}"
             with suppress(FileNotFoundError):  # the JVM was ended before it had made one
