@@ -16,7 +16,7 @@ from minikafka.kubernetes.capacity import WORST_CASE_BYTES_MAX, check_room, topi
 from minikafka.kubernetes.desired import alteration
 from minikafka.kubernetes.document import CONFIG_MAP_BYTES_MAX, PACKED, Document
 from minikafka.kubernetes.topics import Edit
-from minikafka.metadata.image import BrokerState, ClusterImage, PartitionState, TopicState
+from minikafka.metadata.image import MIN_ISR, BrokerState, ClusterImage, PartitionState, TopicState
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.quotas.entities import entity_of
 from minikafka.security.acls import Acl, Entry, Operation, Pattern, PatternType, Permission, ResourceType
@@ -94,12 +94,14 @@ class TestRefusal:
     def controller(self) -> Controller:
         """Of a cluster whose metadata is nearly full."""
         image = ClusterImage("c")
+        config = ControllerConfig(default_replication_factor=3)
+        # As an earlier controller has written it, or this one would begin with a change of each of the 18,000 partitions.
+        image.broker_configs[""] = {MIN_ISR: str(config.min_insync_replicas)}
         for broker_id in (1, 2, 3):
             image.brokers[broker_id] = BrokerState(broker_id, broker_id, "x", LISTENERS, None, False)
         for number in range(20):
             image.put_topic(replace(self.TOPIC, name=f"t{number}", topic_id=UUID(int=number)))
         assert worst_case_bytes(image) < WORST_CASE_BYTES_MAX
-        config = ControllerConfig(default_replication_factor=3)
         controller = Controller(image, 1, config, 0.0, lambda: UUID(int=99), check_room=check_room)
         controller.take_changes()
         return controller

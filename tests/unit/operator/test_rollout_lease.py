@@ -6,15 +6,14 @@ import pytest
 from minikafka_kube.disruption_lease import hold_of
 from minikafka_operator.actions import ReplacePod, WriteDisruptionLease
 
-from tests.unit.operator.world import NAMES, World
+from tests.unit.operator.world import NAMES, World, settled
 
 KEY = ("Lease", NAMES.disruption)
 
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.settle()
+    made = settled()
     made.topic("bank", ([0, 1, 2], [0, 1, 2]))
     made.wait(60)
     return made

@@ -25,7 +25,7 @@ from minikafka_operator.user_reconciler import REFUSED_RETRY_SECONDS, UserReconc
 
 from tests.unit.kube.fake_api_server import FakeApiServer, Killed
 
-from .world import BEGIN, World
+from .world import BEGIN, settled
 
 BOTH = {
     "listeners": {
@@ -83,8 +83,7 @@ class Users:
     """Users of a settled cluster, with the reconciler that looks after them."""
 
     def __init__(self, **spec: Any) -> None:
-        self.world = World(**(spec or BOTH))
-        self.world.settle()
+        self.world = settled(**(spec or BOTH))
         self.server = FakeApiServer("ns", BEGIN)
         self.brokers = Brokers()
         for number, pod in enumerate(self.world.pods.values()):
