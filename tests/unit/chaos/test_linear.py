@@ -45,7 +45,7 @@ def test_no_query_multiplies_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(verifier, "CHECKS", every)
     assert judge_run(tmp_path).outcome is Outcome.PASSED
     assert len(looked_at) > 30
-    assert sum("TEMP TABLE found AS" in one for one in looked_at) == len(every)
+    assert sum("TEMP TABLE found AS" in one for one in looked_at) >= len(every)
     assert bad == []
 
 
