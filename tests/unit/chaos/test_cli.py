@@ -65,6 +65,7 @@ def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], arguments: li
     assert len(error.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_scenarios_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["chaos", "list", "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}

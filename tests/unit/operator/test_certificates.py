@@ -337,6 +337,7 @@ class TestRenewal:
     def annotation(self, request: pytest.FixtureRequest) -> str:
         return str(request.param)
 
+    @pytest.mark.slow
     def test_what_is_new_is_trusted_before_it_is_used_and_what_is_old_after(self, annotation: str) -> None:
         world = with_tls()
         name = NAMES.cluster_ca if annotation == RENEW_CLUSTER_CA_ANNOTATION else NAMES.clients_ca
@@ -370,6 +371,7 @@ class TestRenewal:
         for _ in range(4):
             assert not [action for action in world.step().actions if isinstance(action, ReplacePod)]
 
+    @pytest.mark.slow
     def test_at_every_step_any_two_brokers_believe_each_other(self) -> None:
         """A volume is brought up to date some time after its Secret, in one pod sooner than in another."""
         world = with_tls(clusterCa={"validityDays": 3650, "renewalDays": 30, "graceSeconds": GRACE})
@@ -384,6 +386,7 @@ class TestRenewal:
             was = files
             world.now += timedelta(seconds=GRACE)
 
+    @pytest.mark.slow
     def test_by_itself_before_it_expires(self) -> None:
         world = with_tls()
         world.now += timedelta(days=336)

@@ -282,6 +282,7 @@ class TestSafety:
 class TestFreshness:
     """What is known of the ISR must be what the brokers know now (issue 9, B9)."""
 
+    @pytest.mark.slow
     def test_frozen_statuses_and_no_controller_stop_a_roll(self) -> None:
         """Pods 0, 1 and 2 were replaced at seconds 0, 5 and 10: every look found the same full ISR."""
         world = rolling()

@@ -47,6 +47,7 @@ def test_the_lease_is_taken_before_the_first_broker_and_given_back_after_the_las
     assert world.step().steady
 
 
+@pytest.mark.slow
 def test_while_an_experiment_goes_on_no_broker_is_replaced(world: World) -> None:
     held_by(world, "experiment/try/uid", 3600)
     world.edit(config={"num.partitions": "3"})

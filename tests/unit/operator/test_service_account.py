@@ -32,6 +32,7 @@ def account(world: World, name: str) -> str:
 
 
 class TestRoll:
+    @pytest.mark.slow
     def test_all_are_replaced_one_after_the_other_without_a_controller(self) -> None:
         world = cut_off()
         taken = []
@@ -98,6 +99,7 @@ class TestRoll:
         world.objects[ACCOUNT]["metadata"]["uid"] = "yet another"
         assert replaced(world) == ["demo-broker-2"]
 
+    @pytest.mark.slow
     def test_records_that_would_go_with_the_last_copy_are_kept(self) -> None:
         world = settled(storage={"type": "Ephemeral", "size": "1Gi"})
         world.topic("bank", ([2], [2]))

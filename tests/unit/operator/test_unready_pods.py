@@ -26,6 +26,7 @@ class TestStuckPods:
         world.settle()
         assert world.ready() == [0, 1, 2]
 
+    @pytest.mark.slow
     def test_a_wrong_image_stops_the_roll_at_the_first(self) -> None:
         world = settled()
         world.topic("bank", THREE)

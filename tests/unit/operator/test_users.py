@@ -224,6 +224,7 @@ class TestCertificate:
         await users.looks()
         assert users.secret("bob") == after
 
+    @pytest.mark.slow
     async def test_a_renewed_ca_signs_anew_once_brokers_trust_it(self, users: Users) -> None:
         users.apply("bob", **CERTIFICATE)
         await users.looks()
@@ -295,6 +296,7 @@ class TestGoing:
         assert (USER.name, "alice") not in users.server.objects
         assert not await users.reconciler.without_cluster("ns", "demo")
 
+    @pytest.mark.slow
     async def test_killed_at_every_write_it_still_leaves_nothing(self) -> None:
         """The finalizer comes before all, and goes after all."""
         for dies_at in range(1, 12):

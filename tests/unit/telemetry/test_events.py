@@ -200,6 +200,7 @@ log.close()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("emitted", "fits"), [(5, True), (500, True), (2000, False)])
 def test_a_reader_of_standard_output_that_stands_still_does_not_hold_the_broker_up(emitted: int, fits: bool) -> None:
     """Of nine thousand bytes each: what the pipe does not take waits, up to 8 MiB; all of it comes whole and in order."""

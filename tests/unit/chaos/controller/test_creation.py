@@ -77,6 +77,7 @@ class TestItsJob:
         await world.look()
         assert world.condition("Accepted") == ("True", "Accepted", "it happens to cluster shop")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("error", [WEBHOOK, NO_ANSWER], ids=["webhook", "no answer"])
     async def test_it_is_given_up(self, error: Exception) -> None:
         world = World()
@@ -183,6 +184,7 @@ class TestTheLease:
 
 
 class TestTheReport:
+    @pytest.mark.slow
     async def test_told_and_given_up(self) -> None:
         world = world_with_claim()
         await running(world)
