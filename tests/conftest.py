@@ -5,6 +5,7 @@ A test of `make full` alone says so by the marker ``full``, where it stands. Wha
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections import Counter
@@ -36,10 +37,26 @@ FIRST = (
 """The longest first, then what mostly waits; unit tests fill in wherever a worker has nothing else to do."""
 
 
+UNIT = PurePath("tests/unit")
+"""Tests of milliseconds: each file of them goes to one worker, for handing out thousands of tests one by one costs more."""
+
+
 def pytest_configure() -> None:
     """No example of Hypothesis has a deadline: a machine that is busy with something else takes its 0.2 s for any."""
     settings.register_profile("no deadline", deadline=None)
     settings.load_profile("no deadline")
+    gc.disable()  # while only what stays is made, until the tests begin
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector pass over the thousands of tests and all modules: walking them costs a tenth of the tests' time."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Give them back, so that C extensions find nothing left over at the end."""
+    gc.unfreeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,15 +69,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _shared(item: pytest.Item) -> str | None:
-    """The group of an item that needs something costly: the fixture that all share, or its file."""
+    """The group of an item: the fixture that all share; its file, if it needs something costly or costs little."""
     names = getattr(item, "fixturenames", ())
     for name in SHARED_BY_ALL:
         if name in names:
             return name
     definitions: dict[str, Sequence[pytest.FixtureDef[object]]] = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009
-    if any(name in SHARED_BY_FILE and definitions[name][-1].scope != "function" for name in definitions):
-        return item.nodeid.partition("::")[0]
-    return None
+    shared = any(name in SHARED_BY_FILE and definitions[name][-1].scope != "function" for name in definitions)
+    file = item.nodeid.partition("::")[0]
+    return file if shared or (PurePath(file).is_relative_to(UNIT) and not item.get_closest_marker("slow")) else None
 
 
 def _rank(path: PurePath) -> int:
@@ -80,7 +97,7 @@ def _left_out(results: Iterable[pytest.TestReport]) -> Counter[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test without anything costly runs wherever there is room; the others with those that share it."""
+    """A test of some length that shares nothing runs wherever there is room."""
     if not config.getoption("--full"):
         left_out = [item for item in items if item.get_closest_marker("full")]
         config.hook.pytest_deselected(items=left_out)

@@ -6,7 +6,9 @@ A bug seed of the simulator is the same kind of row (:mod:`minikafka_simulator.b
 
 from __future__ import annotations
 
+import ast
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from minikafka_simulator.bugs.bug import SOURCE, Bug, Drifted, planted_texts
@@ -53,9 +55,17 @@ def sources(bug: Bug, root: Path = ROOT) -> dict[str, str]:
     return {path: (root / path).read_text(encoding="utf-8") for path in bug.paths}
 
 
+def _written(bug: Bug, sound: Mapping[str, str]) -> dict[str, str]:
+    """The files with the bug in them. Raises Drifted, and SyntaxError where no Python comes of it."""
+    texts = planted_texts(bug, sound)
+    for path, text in texts.items():
+        ast.parse(text, path)
+    return texts
+
+
 def check(bug: Bug, root: Path = ROOT) -> None:
     """That the bug can be planted into the present source. Raises Drifted, SyntaxError."""
-    planted_texts(bug, sources(bug, root))
+    _written(bug, sources(bug, root))
     for test in bug.tests:
         if not (root / test).exists():
             raise Drifted(f"{bug.name}: there is no {test} any more")
@@ -75,7 +85,7 @@ class Copy:
     def plant(self, bug: Bug) -> None:
         """Put the bug in. Raises Drifted, SyntaxError."""
         sound = sources(bug, self.folder)
-        self._write_all(planted_texts(bug, sound))
+        self._write_all(_written(bug, sound))
         self._sound = sound
 
     def heal(self) -> None:

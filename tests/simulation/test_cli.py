@@ -13,7 +13,7 @@ import pytest
 from minikafka.cli.main import main
 from minikafka_simulator.bugs import catalogue
 from minikafka_simulator.commands.simulate import ORDINARY, TAIL_LINES, excerpt
-from minikafka_simulator.faults.plan import SECONDS_USUAL, Plan
+from minikafka_simulator.faults.plan import Plan
 from minikafka_simulator.schedules import world
 from minikafka_simulator.schedules.world import simulate
 
@@ -24,7 +24,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 def test_green_seeds_print_speed_and_counts(capsys: Capture) -> None:
-    assert main(["simulate", "--seeds", "1..3", "--workers", "1", "--seconds", "3"]) == 0
+    assert main(["simulate", "--seeds", "1..3", "--workers", "1", "--seconds", "1"]) == 0
     out = capsys.readouterr().out
     for word in (
         "3 schedules",
@@ -40,7 +40,7 @@ def test_green_seeds_print_speed_and_counts(capsys: Capture) -> None:
 
 @pytest.mark.parametrize("shrunk", [False, *in_full([True])])
 def test_a_mistake_is_found_and_the_printed_command_replays_it(capsys: Capture, shrunk: bool) -> None:
-    assert main(["simulate", "--bug", BUG, "--workers", "1", *(["--shrink"] if shrunk else [])]) == 1
+    assert main(["simulate", "--bug", BUG, "--workers", "1", "--seconds", "4", *(["--shrink"] if shrunk else [])]) == 1
     out = capsys.readouterr().out
     assert "caught by B14 offsets after" in out and "VIOLATION B14 offsets" in out
     commands = [line.removeprefix("replay:").strip() for line in out.splitlines() if line.startswith("replay:")]
@@ -53,7 +53,9 @@ def test_a_mistake_is_found_and_the_printed_command_replays_it(capsys: Capture, 
 
 
 def test_a_mistake_that_is_not_found_is_said_so(capsys: Capture) -> None:
-    assert main(["simulate", "--bug", BUG, "--seeds", "1..1", "--strikes", "0", "--workers", "1"]) == 0
+    assert (
+        main(["simulate", "--bug", BUG, "--seeds", "1..1", "--strikes", "0", "--workers", "1", "--seconds", "2"]) == 0
+    )
     assert "NOT FOUND" in capsys.readouterr().out
 
 
@@ -67,11 +69,11 @@ def test_one_seed_prints_its_hash(capsys: Capture) -> None:
 
 
 def test_json(capsys: Capture) -> None:
-    assert main(["simulate", "--bug", BUG, "--workers", "1", "--json"]) == 1
+    assert main(["simulate", "--bug", BUG, "--workers", "1", "--json", "--seconds", "4"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["violations"][0]["invariant"] == "B14 offsets"
     seed = found["violations"][0]["seed"]
-    assert main(["simulate", "--seed", str(seed), "--bug", BUG, "--json"]) == 1
+    assert main(["simulate", "--seed", str(seed), "--bug", BUG, "--json", "--seconds", "4"]) == 1
     replayed = json.loads(capsys.readouterr().out)
     assert replayed["trace_hash"] == found["violations"][0]["trace_hash"]
 
@@ -79,11 +81,11 @@ def test_json(capsys: Capture) -> None:
 def test_keep_going_counts_all(capsys: Capture) -> None:
     assert (
         main(
-            ["simulate", "--bug", BUG, "--seeds", "1..3", "--keep-going", "--workers", "1", "--json", "--seconds", "3"]
+            ["simulate", "--bug", BUG, "--seeds", "2..3", "--keep-going", "--workers", "1", "--json", "--seconds", "4"]
         )
         == 1
     )
-    assert json.loads(capsys.readouterr().out)["schedules"] == 3
+    assert json.loads(capsys.readouterr().out)["schedules"] == 2
 
 
 def test_bugs_are_listed(capsys: Capture) -> None:
@@ -137,9 +139,9 @@ def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Captur
 
 def test_a_long_schedule_may_make_more_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """`--seconds 600` called a healthy cluster wild: it counted as many events as for eight seconds."""
-    monkeypatch.setattr(world, "EVENTS_MAX", 6000)
-    assert simulate(1, plan=Plan(seconds=SECONDS_USUAL)).violation is None
-    long = simulate(1, plan=Plan(seconds=3 * SECONDS_USUAL))
+    monkeypatch.setattr(world, "SECONDS_USUAL", 1.0)
+    monkeypatch.setattr(world, "EVENTS_MAX", simulate(1, Plan(seconds=1)).events)
+    long = simulate(1, Plan(seconds=3))
     assert long.violation is None and long.events > world.EVENTS_MAX
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from minikafka_simulator.bugs.catalogue import with_bug_seed
+from minikafka_simulator.faults.plan import Plan
 from minikafka_simulator.schedules.runs import run_seeds
 from minikafka_simulator.schedules.shrink import shrink
 from minikafka_simulator.schedules.world import simulate
@@ -28,4 +29,4 @@ def test_a_failing_seed_shrinks_to_few_strikes() -> None:
 
 
 def test_a_green_seed_has_nothing_to_shrink() -> None:
-    assert shrink(1) is None
+    assert shrink(1, plan=Plan(seconds=2)) is None

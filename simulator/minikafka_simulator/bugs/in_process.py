@@ -70,7 +70,13 @@ def _patches(bug: Bug, modules: tuple[tuple[str, ModuleType], ...]) -> list[_Pat
 def check_source(bug: Bug, sources: Mapping[str, str]) -> None:
     """See that a bug can be planted in a process, by the texts of its files alone. Raises as :func:`planted` does."""
     for path, text in planted_texts(bug, sources).items():
-        _Difference(bug, ast.parse(sources[path]), ast.parse(text))
+        _Difference(bug, _parsed(sources[path]), ast.parse(text, path))
+
+
+@functools.lru_cache(maxsize=32)
+def _parsed(source: str) -> ast.Module:
+    """The tree of a sound file, which most bugs share with others."""
+    return ast.parse(source)
 
 
 def _source_of(bug: Bug, module: ModuleType) -> str:
@@ -164,8 +170,10 @@ class _Patch:
     def __init__(self, bug: Bug, module: ModuleType, before: str, after: str) -> None:
         self._bug = bug
         self._module = module
-        self._difference = _Difference(bug, ast.parse(before), ast.parse(after))
-        compiled = compile(after, module.__file__ or module.__name__, "exec", dont_inherit=True)
+        file = module.__file__ or module.__name__
+        tree = ast.parse(after, file)
+        self._difference = _Difference(bug, _parsed(before), tree)
+        compiled = compile(tree, file, "exec", dont_inherit=True)
         self._codes = dict(_codes(compiled))
 
     def apply(self, undo: ExitStack) -> None:
