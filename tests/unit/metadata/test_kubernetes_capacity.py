@@ -172,8 +172,8 @@ class TestRefusal:
     def test_what_is_there_goes_on(self) -> None:
         """A cluster that is over the limit (it was made by an earlier version) fails over, shrinks and is reconfigured."""
         controller = self.controller(3)
-        large = replace(self.TOPIC, name="t2", configs={"retention.ms": "1" * WORST_CASE_BYTES_MAX})
-        controller.image.put_topic(replace(large, topic_id=UUID(int=2)))
+        large = replace(self.TOPIC, name="t1", configs={"retention.ms": "1" * WORST_CASE_BYTES_MAX})
+        controller.image.put_topic(replace(large, topic_id=UUID(int=1)))
         assert worst_case_bytes(controller.image) > WORST_CASE_BYTES_MAX
         controller.partitions.broker_gone(1, "test")
         assert controller.image.topics["t2"].partitions[0].leader == 2
