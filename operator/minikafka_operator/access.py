@@ -1,10 +1,12 @@
 """What a cluster knows of its users, what it should know, and the difference. No I/O.
 
-All ACLs of a MiniKafkaUser's principal are its own: what its spec does not say goes. Those of other principals stay.
+All ACLs of a MiniKafkaUser's principal, and all quotas of the user alone, are its own: what its spec does not say goes. Those of
+other principals, and of the user's single clients, stay.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from minikafka.security.acls import CLUSTER_NAME, Acl, Entry, Operation, Pattern, PatternType, Permission, ResourceType
@@ -37,6 +39,8 @@ class KnownAccess:
     passwords: frozenset[str] = frozenset()
     """Users that have one."""
     acls: frozenset[Acl] | None = None
+    quotas: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Of users alone, by user and Kafka's name of the quota."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +53,25 @@ class WantedAccess:
     is_new: bool = False
     """Whether brokers may have another password, or none."""
     acls: frozenset[Acl] = frozenset()
+    quotas: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def quota_user(self) -> str:
+        """As whom the user has quotas: as the principal, without what it is."""
+        return self.principal.removeprefix("User:")
+
+
+@dataclass(frozen=True)
+class QuotaChange:
+    """What becomes of the quotas of a user, by Kafka's names of them; None: it goes."""
+
+    user: str
+    values: Mapping[str, float | None]
 
 
 @dataclass(frozen=True)
 class AccessChange:
-    """What has to be done to have it so, in this order."""
+    """What has to be done to have it so, in this order; quotas that are set before all of it, and those that go after it."""
 
     created: frozenset[Acl] = frozenset()
     upserted: tuple[str, str] | None = field(default=None, repr=False)
@@ -61,11 +79,12 @@ class AccessChange:
     removed: str = ""
     """A user whose password goes."""
     deleted: frozenset[Acl] = frozenset()
+    quotas: QuotaChange | None = None
 
     @property
     def needed(self) -> bool:
         """Return whether there is anything to do."""
-        return bool(self.created or self.upserted or self.removed or self.deleted)
+        return bool(self.created or self.upserted or self.removed or self.deleted or self.quotas)
 
 
 def acls_of(principal: str, rules: list[AclRule]) -> frozenset[Acl]:
@@ -90,6 +109,7 @@ def change_to(wanted: WantedAccess, found: KnownAccess) -> AccessChange:
         created=wanted.acls - there,
         upserted=(wanted.name, wanted.password) if lacks_password else None,
         deleted=there - wanted.acls,
+        quotas=_quotas(wanted, found, wanted.quotas),
     )
 
 
@@ -98,7 +118,15 @@ def removal(wanted: WantedAccess, found: KnownAccess) -> AccessChange:
     return AccessChange(
         removed=wanted.name if wanted.name in found.passwords else "",
         deleted=_own(wanted, found),
+        quotas=_quotas(wanted, found, {}),
     )
+
+
+def _quotas(wanted: WantedAccess, found: KnownAccess, values: Mapping[str, float]) -> QuotaChange | None:
+    there = found.quotas.get(wanted.quota_user, {})
+    change: dict[str, float | None] = {name: None for name in there if name not in values}
+    change |= {name: value for name, value in values.items() if there.get(name) != value}
+    return QuotaChange(wanted.quota_user, change) if change else None
 
 
 def _own(wanted: WantedAccess, found: KnownAccess) -> frozenset[Acl]:

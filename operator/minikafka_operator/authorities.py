@@ -86,12 +86,16 @@ def authority_in(keys: Object | None) -> Authority | None:
 
 @dataclass(frozen=True)
 class Renewal:
-    """What is wanted of a CA: its names, how long it is valid, and the value of the annotation that asks for another one."""
+    """What is wanted of a CA: its names, how long it is valid, and the value of the annotation that asks for another one.
+
+    ``waits``: an experiment goes on, whose clients trust what was trusted when they began. So what is new does not sign yet.
+    """
 
     cluster: str
     name: str
     terms: CertificateAuthority
     asked: str = ""
+    waits: bool = False
 
     def new(self, now: datetime) -> KeyPair:
         """One more generation."""
@@ -113,7 +117,7 @@ def authority_now(keys: Object | None, trusted: str, wanted: Renewal, now: datet
         if found.since is None:  # somebody has taken it away: better twice as long than not at all
             return replace(found, since=now)
         over = now - found.since >= timedelta(seconds=terms.grace_seconds)
-        if found.following is not None and (over or left <= timedelta(0)):
+        if found.following is not None and ((over and not wanted.waits) or left <= timedelta(0)):
             before = found.signing.certificate
             return replace(found, signing=found.following, following=None, before=before, since=now)
         if found.following is None and over:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from minikafka.security.tls import TlsSettings, TlsSettingsError, server_context
+from minikafka_kube.disruption_lease import hold_of, is_experiment
 from minikafka_kube.instants import time_text
-from minikafka_kube.kinds import SECRET, SERVICE, Object
-from minikafka_kube.names import RENEW_CLIENTS_CA_ANNOTATION, RENEW_CLUSTER_CA_ANNOTATION
+from minikafka_kube.kinds import LEASE, SECRET, SERVICE, Object
+from minikafka_kube.names import MANAGER, RENEW_CLIENTS_CA_ANNOTATION, RENEW_CLUSTER_CA_ANNOTATION
 from minikafka_kube.observed import ObservedCluster, annotations_of
 from minikafka_kube.ownership import Standing
 
@@ -62,10 +63,12 @@ def authorities_now(observed: ObservedCluster, spec: ClusterSpec) -> Authorities
     """Both CAs as they have to be now."""
     names = observed.names
     trusted = texts_in(own_secret(observed, names.broker_certificates))
+    hold = hold_of(observed.find(LEASE, names.disruption))
+    experiment = is_experiment(hold) and hold.by_other(MANAGER, observed.now)
 
     def now(secret: str, file: str, terms: CertificateAuthority, annotation: str) -> Authority:
         asked = annotations_of(observed.cluster).get(annotation, "")
-        wanted = Renewal(names.cluster, file.removesuffix(".crt"), terms, asked)
+        wanted = Renewal(names.cluster, file.removesuffix(".crt"), terms, asked, waits=experiment)
         return authority_now(own_secret(observed, secret), trusted.get(file, ""), wanted, observed.now)
 
     return Authorities(

@@ -1,4 +1,4 @@
-"""Asks brokers for their users' passwords and ACLs, and changes them, over Kafka's protocol. Blocking: for a thread."""
+"""Asks brokers for their users' passwords, ACLs and quotas, and changes them, over Kafka's protocol. Blocking: for a thread."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from minikafka.client.connection import BrokerConnection, NoAnswer
 from minikafka.client.security import ClientSecurity
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
+from minikafka.quotas.entities import USER
 from minikafka.security.acls import Acl, Entry, Operation, Pattern, PatternType, Permission, ResourceType
 from minikafka.security.scram import NUMBERS, SALT_BYTES, salted_password
 from minikafka_kube.names import REPLICATION_PORT
 
-from minikafka_operator.access import MECHANISM, AccessChange, KnownAccess
+from minikafka_operator.access import MECHANISM, AccessChange, KnownAccess, QuotaChange
 
 TIMEOUT_SECONDS: Final = 5.0
 ITERATIONS: Final = 4096
 """As Kafka's own tool has it; passwords that are made here are too long to be guessed."""
 
 _ACLS_NEWEST: Final = 3
+_OF_ANY_NAME: Final = 2
+"""Kafka's MATCH_TYPE_SPECIFIED."""
 _MECHANISM_NUMBER: Final = next(number for number, name in NUMBERS.items() if name == MECHANISM)
 
 
@@ -64,7 +67,19 @@ class ClusterAdmin:
             for one in answer.results
             if any(info.mechanism == _MECHANISM_NUMBER for info in one.credential_infos)
         )
-        return KnownAccess(passwords, self._acls() if authorized else None)
+        return KnownAccess(passwords, self._acls() if authorized else None, self._quotas())
+
+    def _quotas(self) -> dict[str, dict[str, float]]:
+        """Of users alone: those of all of whom nothing is said, and of single clients, are nobody's here."""
+        named = {"entity_type": USER, "match_type": _OF_ANY_NAME, "match": None}
+        answer = self._connection.request(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, {"components": [named], "strict": True})
+        _check([answer])
+        return {
+            part.entity_name: {one.key: one.value for one in entry.values}
+            for entry in answer.entries or ()
+            for part in entry.entity
+            if part.entity_name is not None
+        }
 
     def _acls(self) -> frozenset[Acl]:
         every = _filter(ResourceType.ANY, None, PatternType.ANY, None, None, Operation.ANY, Permission.ANY)
@@ -82,11 +97,12 @@ class ClusterAdmin:
     def change(self, change: AccessChange) -> None:
         """Make a change, in its order, what denies before what allows. Raises AdminError, NoAnswer.
 
-        An ACL that is refused (there is no room for it, say) holds up neither a new password nor that what is not allowed any
-        more is forgotten; but where it should deny something, nothing more is allowed.
+        An ACL or a quota that is refused (there is no room for it, say) holds up neither a new password nor that what is not
+        allowed any more is forgotten; but where it should deny something, nothing more is allowed.
         """
+        unthrottled = self._limit(change.quotas, removes=False)
         denied = self._create(_of(change.created, Permission.DENY))
-        refused = denied or self._create(_of(change.created, Permission.ALLOW))
+        refused = denied or self._create(_of(change.created, Permission.ALLOW)) or unthrottled
         if change.upserted is not None:
             self._alter(upsertions=[_upsertion(*change.upserted)])
         if change.removed:
@@ -94,8 +110,22 @@ class ClusterAdmin:
         self._delete(_of(change.deleted, Permission.ALLOW))
         if denied is None:
             self._delete(_of(change.deleted, Permission.DENY))
+        refused = refused or self._limit(change.quotas, removes=True)
         if refused is not None:
             raise refused
+
+    def _limit(self, change: QuotaChange | None, *, removes: bool) -> AdminError | None:
+        values = {} if change is None else {k: v for k, v in change.values.items() if (v is None) is removes}
+        if change is None or not values:
+            return None
+        ops = [{"key": key, "value": value or 0.0, "remove": removes} for key, value in values.items()]
+        entry = {"entity": [{"entity_type": USER, "entity_name": change.user}], "ops": ops}
+        wish = {"entries": [entry], "validate_only": False}
+        try:
+            _check(self._connection.request(ApiKey.ALTER_CLIENT_QUOTAS, 1, wish).entries)
+        except AdminError as refused:
+            return refused
+        return None
 
     def _create(self, acls: list[Acl]) -> AdminError | None:
         if not acls:

@@ -40,7 +40,7 @@ from minikafka_operator.managed_fields import as_applied
 from minikafka_operator.objects import BY_NAME, OWNED, ResourceBuilder
 from minikafka_operator.obstacles import in_the_way, of_an_earlier_cluster, overdue_seconds
 from minikafka_operator.pods import account_of, stateful_set
-from minikafka_operator.properties import broker_properties, properties_text, settings_problems
+from minikafka_operator.properties import broker_properties, had_auto_creation, properties_text, settings_problems
 from minikafka_operator.rollout import (
     LOOK_AGAIN_SECONDS,
     RECORDS,
@@ -232,9 +232,15 @@ def _problem(observed: ObservedCluster, spec: ClusterSpec) -> tuple[ClusterReaso
 
 
 def _files(observed: ObservedCluster, spec: ClusterSpec, replicas: int, found: Externals) -> dict[int, str]:
+    there = observed.find(CONFIG_MAP, observed.names.config)
+    is_ours = there is not None and observed.standing(there) is Standing.OURS
+    # Nobody who relies on it is surprised by a new operator: it is off in clusters that are made from now on.
+    auto_creation = had_auto_creation(((there if is_ours else None) or {}).get("data", {}).values())
     return {
         broker_id: properties_text(
-            broker_properties(spec, observed.names, broker_id, found.addresses.get(broker_id)),
+            broker_properties(
+                spec, observed.names, broker_id, found.addresses.get(broker_id), auto_creation=auto_creation
+            ),
         )
         for broker_id in range(replicas)
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -35,6 +35,8 @@ _MADE_OF = {
     "minikafka.events.max.bytes": "spec.flightRecorder.size",
 }
 
+AUTO_CREATION = "auto.create.topics.enable"
+
 _ENVIRONMENT = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _STAND_INS = {"POD_IP": "10.0.0.1", "HOST_IP": "10.0.0.2"}
 
@@ -51,8 +53,10 @@ class Address:
         return f"{host}:{self.port}"
 
 
-def broker_properties(spec: ClusterSpec, names: Names, broker_id: int, external: Address | None) -> dict[str, str]:
-    """All settings of one broker."""
+def broker_properties(
+    spec: ClusterSpec, names: Names, broker_id: int, external: Address | None, *, auto_creation: bool = False
+) -> dict[str, str]:
+    """All settings of one broker. ``auto_creation``: topics are made for who asks for them, unless the spec says otherwise."""
     listeners = {"CLIENT": f":{CLIENT_PORT}", "REPLICATION": f":{REPLICATION_PORT}"}
     advertised = {
         "CLIENT": f"{names.pod_host(broker_id)}:{CLIENT_PORT}",
@@ -81,12 +85,19 @@ def broker_properties(spec: ClusterSpec, names: Names, broker_id: int, external:
         "min.insync.replicas": str(spec.replication.min_insync_replicas),
         "offsets.topic.replication.factor": str(min(OFFSETS_FACTOR_MAX, spec.replication.default_factor)),
     }
+    if not auto_creation:
+        made[AUTO_CREATION] = "false"
     if spec.unflushed_volume is not None:
         made["minikafka.unflushed.dir"] = UNFLUSHED_PATH
         made["minikafka.unflushed.max.bytes"] = str(_usable(spec.unflushed_volume.size_limit))
     if spec.rack is not None:
         made["broker.rack"] = "${env:BROKER_RACK}"
     return {**made, **(spec.config or {})}
+
+
+def had_auto_creation(files: Collection[str]) -> bool:
+    """Return whether brokers have these files from an operator that left it to Kafka's default, by which topics are made."""
+    return bool(files) and not any(f"\n{AUTO_CREATION}=" in text for text in files)
 
 
 def _usable(size: str) -> int:

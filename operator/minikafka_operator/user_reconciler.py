@@ -284,7 +284,7 @@ def _fingerprint(plans: Sequence[UserPlan]) -> object:
 def _verdict(plan: UserPlan, refusal: str) -> UserVerdict:
     if refusal:
         return UserVerdict(False, UserReason.REFUSED, f"brokers refuse: {refusal}")
-    return UserVerdict(True, UserReason.IN_FORCE, f"brokers know {plan.user_name}, and all of its ACLs")
+    return UserVerdict(True, UserReason.IN_FORCE, f"brokers know {plan.user_name}, and all of its ACLs and quotas")
 
 
 def _is_in_force(plan: UserPlan) -> bool:

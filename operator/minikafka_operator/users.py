@@ -164,6 +164,7 @@ def _made(cluster: _Cluster, spec: UserSpec, user: Object, secret: Object | None
         password_in(secret) if has_password else "",
         is_new=known != version,
         acls=acls_of(principal, spec.authorization.acls) if spec.authorization else frozenset(),
+        quotas=spec.quotas.by_name if spec.quotas else {},
     )
     return UserPlan(user, access=access, secret_version=version, user_name=principal_name(name, kind))
 

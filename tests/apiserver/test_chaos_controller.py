@@ -25,6 +25,9 @@ from kubernetes.client import ApiClient
 from kubernetes.config import new_client_from_config
 from minikafka.agent.command import add_arguments as add_agent_arguments
 from minikafka.telemetry.fault_verbs import Verb
+from minikafka_chaos.controller import credentials
+from minikafka_chaos.controller.admission import scenario_of
+from minikafka_chaos.controller.jobs import labels, owner
 from minikafka_chaos.controller.ledger import FaultRefused, StatusLedger
 from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER
 from minikafka_chaos.controller.runner import BrokerPods, ObjectStatus
@@ -45,6 +48,7 @@ CHART = ROOT / "charts/minikafka-chaos"
 PATIENCE = 180.0
 """A controller that was killed is followed by one that first has to see the Lease of the other end; and machines are busy."""
 KILL = Fault("f1", Verb.KILL, step="kill")
+SCRAM = {"tls": True, "authentication": {"type": "scram-sha-512"}}
 LEADER = Targets((1,), role="Leader")
 
 
@@ -475,6 +479,7 @@ class TestRights:
         ("delete", "persistentvolumeclaims"),
         ("create", "rolebindings.rbac.authorization.k8s.io"),
         ("patch", "minikafkaclusters.minikafka.dev"),
+        ("patch", "minikafkausers.minikafka.dev"),
         ("delete", "nodes"),
     )
 
@@ -487,6 +492,7 @@ class TestRights:
             ("create", "jobs.batch"),
             ("update", "leases.coordination.k8s.io"),
             ("delete", "minikafkatopics.minikafka.dev"),
+            ("create", "minikafkausers.minikafka.dev"),
         ]
         may += more if account == "controller" else []
         assert set(table(lab.plane, user, lab.namespace, may).values()) == {True}
@@ -549,6 +555,47 @@ class TestRights:
         )
         assert says in said(lab.namespace, "minikafka agent kill --id f1 --seconds 9")
         assert says not in said(lab.namespace, "minikafka agent recover")
+
+    def test_no_other_users_may_be_made(self, lab: Lab, tmp_path: Path) -> None:
+        """Who makes a MiniKafkaUser can be anybody in a cluster: the controller makes and removes those of experiments."""
+        client = Client(lab.plane, token_of(lab.plane, lab.namespace, lab.namespace), tmp_path)
+        spec = {**SPEC, "workload": {"topic": "bank", "groupMembers": 1}}
+        experiment = {"metadata": {"name": "secret", "namespace": lab.namespace, "uid": "u"}, "spec": spec}
+        cluster = {
+            "metadata": {"name": "safe"},
+            "spec": {"listeners": {"internal": SCRAM}, "authorization": {"type": "simple"}},
+        }
+        metadata = {"labels": labels(experiment), "ownerReferences": [owner(experiment)]}
+        made = credentials.user(experiment, cluster, scenario_of(experiment), metadata)
+        assert made is not None
+        name = made["metadata"]["name"]
+        everything = {"resource": {"type": "topic", "name": "*"}, "operations": ["All"]}
+        admin = {"resource": {"type": "cluster"}, "operations": ["Alter"]}
+        wrong = {
+            "only": [
+                {**made, "metadata": {**made["metadata"], "labels": {}}},
+                {**made, "metadata": {**made["metadata"], "ownerReferences": []}},
+            ],
+            "called after it": [
+                {**made, "metadata": {**made["metadata"], "name": "root"}},
+                {**made, "spec": {**made["spec"], "userName": "root"}},
+                *(
+                    {**made, "spec": {**made["spec"], "authorization": {"type": "simple", "acls": [rule]}}}
+                    for rule in (everything, admin)
+                ),
+            ],
+        }
+        until_now(lambda: client.create(lab.namespace, wrong["only"][0]), lambda said: "only" in said, seconds=PATIENCE)
+        for says, documents in wrong.items():
+            assert not [one for one in documents if says not in client.create(lab.namespace, one)]
+        assert client.create(lab.namespace, made) == "", (
+            "what the controller makes is what it may make, and the CRD takes it"
+        )
+        assert client.kubectl("-n", lab.namespace, "delete", "minikafkauser", name, "--wait=false") == ""
+        others = {**made, "metadata": {"name": "alice"}}
+        lab.plane.request("POST", lab.url("minikafkausers"), others)
+        said = client.kubectl("-n", lab.namespace, "delete", "minikafkauser", "alice", "--wait=false")
+        assert "of experiments only" in said
 
     def test_everybody_else_is_not_asked(self, lab: Lab) -> None:
         done = lab.plane.kubectl("-n", lab.namespace, "exec", lab.names.pod(0), "-c", "broker", "--", "true")

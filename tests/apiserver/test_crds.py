@@ -178,7 +178,13 @@ class TestUsers:
             (acls({"type": "disk", "name": "x"}), "spec.authorization.acls[0].resource.type: Unsupported value"),
             (acls({"type": "topic", "name": "x"}, operations=["Burn"]), "operations[0]: Unsupported value"),
             (acls({"type": "topic", "name": "x"}, operations=[]), "operations: Invalid value"),
-            ({**ALICE, "quotas": {}}, ".spec.quotas: field not declared in schema"),
+            ({**ALICE, "quotas": {"bytes": 1}}, ".spec.quotas.bytes"),
+            ({**ALICE, "quotas": {"producerByteRate": 0}}, "spec.quotas.producerByteRate: Invalid value: 0"),
+            ({**ALICE, "quotas": {"requestPercentage": 0.5}}, "spec.quotas.requestPercentage: Invalid value"),
+            (
+                {**ALICE, "quotas": {"controllerMutationRate": 0}},
+                "spec.quotas.controllerMutationRate: Invalid value: 0",
+            ),
         ],
         ids=lambda value: json.dumps(value)[50:90] if isinstance(value, dict) else "",
     )
@@ -190,6 +196,7 @@ class TestUsers:
         [
             (acls({"type": "group", "name": "g", "patternType": "prefix"}, host="10.0.0.1", type="deny"), ""),
             (acls({"type": "cluster"}), ""),
+            ({**ALICE, "quotas": {"consumerByteRate": 1, "controllerMutationRate": 5}}, ""),
             ({**ALICE, "authentication": {"type": "scram-sha-512"}}, "spec.authentication.type cannot be changed"),
             ({**ALICE, "clusterRef": {"name": "d"}}, "spec.clusterRef.name cannot be changed"),
             ({**ALICE, "userName": "bob"}, "spec.userName cannot be added or removed"),

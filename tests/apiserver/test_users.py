@@ -115,8 +115,8 @@ def test_a_user_from_kubectl_apply_to_its_end(
 ) -> None:
     found = Secured(cluster, tmp_path)
     try:
-        found.apply("alice", ALICE)
-        assert found.wait_for("alice", "True", "InForce") == "brokers know alice, and all of its ACLs"
+        found.apply("alice", {**ALICE, "quotas": {"controllerMutationRate": 100, "producerByteRate": 1 << 40}})
+        assert found.wait_for("alice", "True", "InForce") == "brokers know alice, and all of its ACLs and quotas"
         first = found.secret("alice")["password"]
         assert found.created(first, "a-1") is ErrorCode.NONE
         assert found.created(first, "b-1") is ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -34,8 +34,11 @@ A_LEADER_DIES: dict[str, Any] = {
             "name": "goes-on",
             "wait": {"conditions": [{"type": "Acked", "atLeast": 300, "since": "kill"}], "deadlineSeconds": 120},
         },
-        {"name": "back", "fault": {"verb": "Start", "target": {"type": "SameAs", "step": "kill"}}},
-        {"name": "whole", "wait": {"conditions": [{"type": "FullIsr", "topic": "bank"}], "deadlineSeconds": 120}},
+        {
+            "name": "back",
+            "fault": {"verb": "Start", "target": {"type": "SameAs", "step": "kill"}, "deadlineSeconds": 240},
+        },
+        {"name": "whole", "wait": {"conditions": [{"type": "FullIsr", "topic": "bank"}], "deadlineSeconds": 240}},
     ],
 }
 """Of an experiment's spec, without its cluster: a short story for tests that are about what is made of it."""

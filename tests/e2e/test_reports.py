@@ -10,6 +10,7 @@ import json
 import shlex
 import subprocess
 import time
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,11 @@ import pytest
 import yaml
 
 from tests.e2e import charts, diagnostics
+from tests.e2e.broker_cluster import SMALL, BrokerCluster
 from tests.e2e.chaos_lab import A_LEADER_DIES, ENDED, ROOT, Lab, anomalies, conditions, document
 from tests.e2e.kubectl import Kubectl, condition, eventually
 from tests.e2e.machine import image, say
+from tests.e2e.node import Node
 from tests.e2e.objects import Object
 
 FILE = ROOT / "chaos/scenarios/kip-101-data-loss.high-watermark.yaml"
@@ -174,3 +177,63 @@ def test_a_claim_that_is_not_there_is_refused(reporting_lab: Lab) -> None:
     )
     assert found["status"]["phase"] == "Refused"
     assert kubectl.objects.get("job", "homeless-run") is None
+
+
+SECURED: dict[str, Any] = {
+    "brokers": {"replicas": 3, "resources": SMALL},
+    "replication": {"defaultFactor": 3, "minInsyncReplicas": 2},
+    "config": {"group.initial.rebalance.delay.ms": "0"},
+    "storage": {"size": "500Mi", "deleteClaim": True},
+    "chaos": {"allowed": True},
+    "listeners": {"internal": {"tls": True, "authentication": {"type": "scram-sha-512"}}},
+    "authorization": {"type": "simple"},
+    "clusterCa": {"graceSeconds": 60},
+}
+
+
+@pytest.mark.full
+def test_an_experiment_on_a_secured_cluster(reporting_lab: Lab, node: Node) -> None:
+    """Its clients log in as a user of its own, which may do no more than they need, and whose password nobody else is told.
+
+    The cluster CA is renewed meanwhile, or would be: what its clients trust goes on signing until the experiment has ended.
+    """
+    kubectl, name = reporting_lab.kubectl, "secured"
+    cluster = BrokerCluster(kubectl, node, name)
+    cluster.up(SECURED)
+    workload = {**A_LEADER_DIES["workload"], "groupMembers": 2}
+    reporting_lab.apply(name, {"clusterRef": {"name": name}, **A_LEADER_DIES, "workload": workload})
+    user = f"{name}-run"
+    job = eventually(
+        lambda: kubectl.objects.get("job", user), seconds=RUN_SECONDS_MAX, what="the experiment's Job is there"
+    )
+    kubectl("annotate", "mkc", name, "minikafka.dev/renew-cluster-ca=1")
+    password = b64decode(kubectl.objects.there("secret", user)["data"]["password"]).decode()
+    acls = kubectl.objects.there("mku", user)["spec"]["authorization"]["acls"]
+    group = f"readers-{kubectl.objects.there('mkx', name)['metadata']['uid']}"
+    assert {acl["resource"]["name"] for acl in acls} == {"bank", group}
+    reporting_lab.wait_for(name, lambda found: found.get("verdict"), RUN_SECONDS_MAX, "there is a verdict")
+    log = kubectl("logs", f"job/{user}")
+    (status,) = reporting_lab.wait_for_end(name)
+    described = reporting_lab.wait_reported(name, status["phase"])
+    assert (status["phase"], status["verdict"], status.get("lost")) == ("Completed", "Passed", 0), described
+    assert status["acknowledged"] > 600
+    done = eventually(
+        lambda: {"status": reporting_lab.status(name)},
+        lambda seen: condition(seen, "Reported").get("status") in ("True", "False"),
+        seconds=REPORT_SECONDS_MAX,
+        what="there is a report of it",
+    )
+    assert condition(done, "Reported")["reason"] == "ReportMade", (condition(done, "Reported"), _log(kubectl))
+    _wait_rolled_out(kubectl, DESK)
+    run = f"/runs/{status['run']}"
+    kept = kubectl("exec", f"deploy/{DESK}", "--", "sh", "-c", f"grep -rlF -e '{password}' {run} || test $? = 1")
+    assert not kept.strip(), "the password is in files of the run"
+    for where, text in (
+        ("log", log),
+        ("status and Events", described),
+        ("Job", json.dumps(job)),
+        ("report", _log(kubectl)),
+    ):
+        assert password not in text, f"the password is in the {where}"
+    eventually(lambda: kubectl.objects.get("mku", user) is None, seconds=TOLD_SECONDS_MAX, what="the user is gone")
+    assert kubectl.objects.get("secret", user) is None

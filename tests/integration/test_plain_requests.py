@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 from minikafka.client.connection import BrokerConnection, NoAnswer
+from minikafka.client.security import PLAINTEXT
 from minikafka.config import BrokerConfig
 from minikafka.metadata.memory import MemoryStore
 from minikafka.protocol.api_keys import ApiKey
@@ -55,15 +56,15 @@ def uuid_of(described: Any) -> str:
 
 
 async def created(bootstrap: str, plan: TopicPlan = PLAN, seconds: float = SECONDS_MAX) -> str:
-    return await asyncio.to_thread(create_new_topic, bootstrap, plan, seconds)
+    return await asyncio.to_thread(create_new_topic, bootstrap, PLAINTEXT, plan, seconds)
 
 
 async def test_the_id_is_the_brokers(bootstrap: str) -> None:
     made = await created(bootstrap)
-    await asyncio.to_thread(wait_for_leaders, bootstrap, PLAN, SECONDS_MAX)
+    await asyncio.to_thread(wait_for_leaders, bootstrap, PLAINTEXT, PLAN, SECONDS_MAX)
     found = await asyncio.to_thread(described, bootstrap)
     assert made == uuid_of(found) and len(found.partitions) == 2
-    await asyncio.to_thread(delete_topic, bootstrap, PLAN.name)
+    await asyncio.to_thread(delete_topic, bootstrap, PLAINTEXT, PLAN.name)
     assert await created(bootstrap) != made
 
 
@@ -108,11 +109,11 @@ async def test_an_answer_that_was_lost(bootstrap: str, monkeypatch: pytest.Monke
 
 async def test_the_state_of_a_group(bootstrap: str) -> None:
     """By Kafka's own names; of a group that nobody knows, and where nobody answers."""
-    assert await asyncio.to_thread(group_state, "127.0.0.1:1", "g", 1.0) is None
+    assert await asyncio.to_thread(group_state, "127.0.0.1:1", PLAINTEXT, "g", 1.0) is None
     await created(bootstrap)
 
     def state() -> str | None:
-        return group_state(bootstrap, "g", SECONDS_MAX)
+        return group_state(bootstrap, PLAINTEXT, "g", SECONDS_MAX)
 
     await until(lambda: asyncio.to_thread(state), lambda found: found == "Dead", SECONDS_MAX)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,18 @@ from confluent_kafka.admin import (
 )
 from kafka import KafkaProducer
 from kafka.errors import TopicAuthorizationFailedError
+from minikafka.client.security import ClientSecurity
+from minikafka.security.sasl_client import Login
+from minikafka_chaos.controller.admission import scenario_of
+from minikafka_chaos.controller.credentials import acls_of_experiment
+from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.load.clients import GroupSettings, TopicPlan
+from minikafka_chaos.load.kafka_clients import KafkaClients
+from minikafka_chaos.load.load import LoadSettings, ProducerSettings, Tally
+from minikafka_chaos.load.topics import create_new_topic
+from minikafka_chaos.record.history import FILE_NAME, OK, HistoryWriter
+from minikafka_chaos.verdict.verdict import Outcome, judge
+from minikafka_operator.api.user import AclRule
 
 from tests.interop.kafka_jars import run_tool
 from tests.interop.secured import ADMIN, PASSWORD, PLAIN, Secured, SecuredThread
@@ -164,3 +177,46 @@ def test_kafkas_own_tool(secured: Secured, topic: str) -> None:
     for operation in ("WRITE", "DESCRIBE", "CREATE"):
         assert f"(principal=User:bob, host=*, operation={operation}, permissionType=ALLOW)" in printed
     assert produced(secured, topic, "bob") == "", "which has made it"
+
+
+def test_what_the_user_of_an_experiment_may_do_is_enough(secured: Secured, topic: str, tmp_path: Path) -> None:
+    """For the load, the readers and a consumer group of an experiment, and not for anything else (31 item 3)."""
+    group = {"workload": {"topic": topic, "groupMembers": 1}, "topics": [{"name": topic}], "steps": []}
+    document = {
+        "apiVersion": "minikafka.dev/v1alpha1",
+        "kind": "ChaosExperiment",
+        "metadata": {"name": "x"},
+        "spec": group,
+    }
+    rules = [AclRule.model_validate(rule) for rule in acls_of_experiment(scenario_of(document), "readers-x")]
+    make(AdminClient(as_user(secured, ADMIN)), *(
+        binding(AclOperation[operation.name], rule.resource.name or "", "bob", ResourceType[rule.resource.type.name],
+                ResourcePatternType.LITERAL if rule.resource.pattern_type == "literal" else ResourcePatternType.PREFIXED)
+        for rule in rules for operation in rule.operations
+    ))  # fmt: skip
+    login = ClientSecurity(login=Login("PLAIN", "bob", USERS["bob"]))
+    clients = KafkaClients(lambda: secured.at(LISTENER), lambda: secured.at(LISTENER), lambda: login)
+    plan = TopicPlan(topic, 2, 3)
+    clients.create_topic(plan, SECONDS_MAX)
+    assert clients.view().partitions(topic), "who leads is told"
+    tally = Tally()
+    with HistoryWriter(tmp_path / FILE_NAME) as history:
+        load = clients.load(LoadSettings(topic, 2, 1, 500, client=ProducerSettings(idempotence=True)), history, tally)
+        tail = clients.tail(plan.topic_partitions, history)
+        members = clients.group(GroupSettings("readers-x", topic, 1, reset="earliest"), plan.topic_partitions, history)
+        try:
+            tail.start()
+            load.start()
+            members.start()
+            until_now(lambda: tally.total(OK) > 50 and members.state() == "Stable", seconds=SECONDS_MAX)
+        finally:
+            load.stop(SECONDS_MAX)
+            tail.stop()
+        until_now(lambda: members.lag() == 0, seconds=SECONDS_MAX)
+        members.stop()
+        assert (load.failure, tail.failure, members.failure) == (None, None, None)
+        assert clients.read_back(plan.topic_partitions, history, SECONDS_MAX).complete
+    assert judge(tmp_path / FILE_NAME).outcome is Outcome.PASSED
+    assert len(clients.committed_records(plan.topic_partitions, SECONDS_MAX)) == tally.total(OK)
+    with pytest.raises(ToolTrouble, match="TOPIC_AUTHORIZATION_FAILED"):
+        create_new_topic(secured.at(LISTENER), login, TopicPlan(f"{topic}-2", 1, 3), SECONDS_MAX)

@@ -10,8 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from minikafka.client.security import PLAINTEXT
+
 from minikafka_chaos.commands import by_hand
 from minikafka_chaos.commands import matrix as cli_matrix
+from minikafka_chaos.commands.command_config import add_command_config
 from minikafka_chaos.errors import BadScenario, NotSupported, ToolTrouble
 from minikafka_chaos.record.journal import CLUSTER_FOLDER
 
@@ -81,9 +84,13 @@ def _add_kubernetes_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="where the network agents of Cut and Loss are (default: minikafka-chaos-network)",
     )
+    add_command_config(options, None)
 
 
-KUBERNETES_OPTIONS = ("kubeconfig", "context", "namespace", "listener", "network_namespace")
+KUBERNETES_OPTIONS = {
+    name: f"--{name.replace('_', '-')}"
+    for name in ("kubeconfig", "context", "namespace", "listener", "network_namespace")
+} | {"security": "--command-config"}
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -189,7 +196,7 @@ def _ground_maker(args: argparse.Namespace, scenario: Scenario) -> Callable[[Pat
     """Return what makes the ground that was asked for, given the folder of its brokers' data."""
     given = [name for name in KUBERNETES_OPTIONS if getattr(args, name) is not None]
     if given and args.ground != "kubernetes":
-        raise NotSupported(f"--{given[0].replace('_', '-')}: only with --ground kubernetes")
+        raise NotSupported(f"{KUBERNETES_OPTIONS[given[0]]}: only with --ground kubernetes")
     match args.ground:
         case "processes":
             from minikafka_chaos.grounds.processes import ProcessesGround
@@ -220,7 +227,13 @@ def _kubernetes_ground_maker(args: argparse.Namespace, scenario: Scenario) -> Ca
     name = there.name if there is not None else cluster_name(scenario)
     network = args.network_namespace or NAMESPACE
     return lambda folder: KubernetesGround(
-        namespace, name, folder, existing=there is not None, listener=listener, network=network
+        namespace,
+        name,
+        folder,
+        existing=there is not None,
+        listener=listener,
+        network=network,
+        security=lambda: args.security or PLAINTEXT,
     )
 
 

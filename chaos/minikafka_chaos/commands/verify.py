@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from minikafka_chaos.commands.command_config import add_command_config
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.record.history import FILE_NAME, HistoryError, HistoryWriter
 from minikafka_chaos.record.journal import FILE_NAME as JOURNAL
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="heal the cluster that `minikafka up` started there, and judge its topics",
     )
+    add_command_config(parser)
     parser.add_argument("--acks", choices=list(ACKS), default="all", help="what producers wait for (default all)")
     parser.add_argument("--seconds", type=_positive, default=10.0, metavar="N", help="how long to send (default 10)")
     parser.add_argument("--topic", help="an existing, unused topic; default: a new one, deleted at the end")
@@ -171,20 +173,20 @@ def _on_topic(args: argparse.Namespace, path: Path, console: Console, plan: Topi
     from minikafka_chaos.load.topics import create_topic, delete_topic
 
     if plan.name:
-        return _drive(args, path, console, plan.name, _partitions(args.bootstrap, plan.name))
+        return _drive(args, path, console, plan.name, _partitions(args, plan.name))
     plan = replace(plan, name=f"minikafka-verify-{uuid.uuid4().hex[:8]}")
-    create_topic(args.bootstrap, plan, TOPIC_TIMEOUT_S)
+    create_topic(args.bootstrap, args.security, plan, TOPIC_TIMEOUT_S)
     try:
         return _drive(args, path, console, plan.name, args.partitions)
     finally:
         if not args.keep_topic:
             try:
-                delete_topic(args.bootstrap, plan.name)
+                delete_topic(args.bootstrap, args.security, plan.name)
             except ToolTrouble as error:
                 console.print(f"[yellow]{error}[/]")
 
 
-def _partitions(bootstrap: str, topic: str) -> int:
+def _partitions(args: argparse.Namespace, topic: str) -> int:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -192,9 +194,9 @@ def _partitions(bootstrap: str, topic: str) -> int:
     from minikafka_chaos.load.librdkafka import admin_config
 
     try:
-        found = described_topic(AdminClient(admin_config(bootstrap)), topic, TOPIC_TIMEOUT_S)
+        found = described_topic(AdminClient(admin_config(args.bootstrap, args.security)), topic, TOPIC_TIMEOUT_S)
     except KafkaException as error:
-        raise ToolTrouble(f"no answer from {bootstrap}: {error.args[0].name()}") from error
+        raise ToolTrouble(f"no answer from {args.bootstrap}: {error.args[0].name()}") from error
     if found is None:
         raise _BadInput(f"--topic {topic}: there is no such topic")
     if found.error is not None:
@@ -215,8 +217,8 @@ def _drive(args: argparse.Namespace, path: Path, console: Console, topic: str, p
     everywhere = [TopicPartition(topic, partition) for partition in range(partitions)]
     tally = Tally()
     with HistoryWriter(path) as history:
-        load = Load(args.bootstrap, settings, history, tally)
-        tail = TailReader(args.bootstrap, everywhere, history)
+        load = Load(args.bootstrap, args.security, settings, history, tally)
+        tail = TailReader(args.bootstrap, args.security, everywhere, history)
         try:
             tail.note_ends()
             tail.start()
@@ -236,5 +238,5 @@ def _drive(args: argparse.Namespace, path: Path, console: Console, topic: str, p
             if part.failure is not None:
                 raise ToolTrouble(f"{type(part).__name__}: {part.failure!r}")
         with console.status("reading back"):
-            read_back(args.bootstrap, everywhere, history, args.read_deadline)
+            read_back(args.bootstrap, args.security, everywhere, history, args.read_deadline)
     return _judged(lambda: judge(path), path)

@@ -13,11 +13,11 @@ from minikafka_kube.conditions import condition
 from minikafka_kube.disruption_lease import experiment_name, hold_of, identity, is_experiment
 from minikafka_kube.freshness import MetadataGap
 from minikafka_kube.observed import PartitionState, deleting
-from minikafka_kube.security import is_secured
 from pydantic import ValidationError
 
+from minikafka_chaos.controller import credentials
 from minikafka_chaos.controller.budget import cluster_refusal, story_refusal
-from minikafka_chaos.controller.jobs import JobSettings, existing_cluster, is_made_from, runs_claim
+from minikafka_chaos.controller.jobs import JobSettings, existing_cluster, is_made_from, labels, owner, runs_claim
 from minikafka_chaos.controller.kinds import EXPERIMENT, Object, own_cluster_name
 from minikafka_chaos.controller.prometheus_urls import refusal as urls_refusal
 from minikafka_chaos.controller.reasons import ChaosReason
@@ -52,7 +52,9 @@ class Postponed:
     quiet: bool = False
     """It comes right by itself within seconds: nobody is told, unless it does not."""
     outdated: bool = False
-    """The cluster that was made for it has to go first: its template was edited since."""
+    """The cluster, or the user, that was made for it has to go first: its template was edited since."""
+    make_user: Object | None = None
+    """The MiniKafkaUser that has to be made for it first."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,8 @@ class Surroundings:
     lease: Object | None = None
     job: Object | None = None
     """What has the name of the Job that it would have."""
+    user: Object | None = None
+    """What has the name of the MiniKafkaUser that it would have."""
     claim: Object | None = None
     """The claim that its run is to be kept on."""
     partitions: Sequence[PartitionState] = ()
@@ -114,7 +118,7 @@ class Surroundings:
 
 def admit(experiment: Object, there: Surroundings, settings: JobSettings, now: datetime) -> Admission:
     """Look at everything in the order in which a person would want to hear of it."""
-    answer = _admit(experiment, there, settings.prometheus_urls, now)
+    answer = _with_user(experiment, there, _admit(experiment, there, settings.prometheus_urls, now))
     if isinstance(answer, Refusal):
         return answer
     claim = runs_claim(experiment, settings)
@@ -148,8 +152,7 @@ def _admit(experiment: Object, there: Surroundings, prometheus_urls: Sequence[st
     if not allows_chaos(cluster):
         says = f"MiniKafkaCluster {name} does not allow chaos: {HOW_TO_ALLOW}"
         return Refusal(ChaosReason.CHAOS_NOT_ALLOWED, says)
-    if is_secured(cluster.get("spec")):
-        says = f"MiniKafkaCluster {name} has TLS, authentication or authorization, and the clients of experiments cannot log in"
+    if says := credentials.refusal(cluster):
         return Refusal(ChaosReason.NOT_SUPPORTED, says)
     try:
         scenario = on_cluster(scenario, cluster)
@@ -214,6 +217,46 @@ def _on_new_cluster(experiment: Object, scenario: Scenario, name: str, cluster: 
     return Admitted(name)
 
 
+def _with_user(experiment: Object, there: Surroundings, answer: Admission) -> Admission:
+    """At a secured cluster the last thing that it waits for: the user as which its clients log in."""
+    if not isinstance(answer, Admitted) or there.cluster is None:
+        return answer
+    metadata = {
+        "namespace": experiment["metadata"]["namespace"],
+        "labels": labels(experiment),
+        "ownerReferences": [owner(experiment)],
+    }
+    wanted = credentials.user(experiment, there.cluster, scenario_of(experiment), metadata)
+    if wanted is None:
+        return answer
+    name, user = wanted["metadata"]["name"], there.user
+    says = f"MiniKafkaUser {name}, as which its clients log in: "
+
+    def wait(why: str, **more: Any) -> Postponed:
+        return Postponed(ChaosReason.WAITING_FOR_USER, says + why, 1.0, cluster=answer.cluster, **more)
+
+    if user is None:
+        return wait("not there yet", make_user=wanted)
+    if not any(
+        one.get("uid") == experiment["metadata"]["uid"] for one in user["metadata"].get("ownerReferences") or ()
+    ):
+        if deleting(user) or _of_experiment(user):
+            return wait("one of an earlier experiment has to go first")
+        says = f"there is a MiniKafkaUser {name} that is not this experiment's; rename one of them"
+        return Refusal(ChaosReason.USER_NOT_OURS, says)
+    if deleting(user):
+        return wait("the one before has to go first")
+    if not credentials.is_made_as(user, wanted):
+        return wait("made anew, for what it may do was edited", outdated=True)
+    if why := credentials.not_in_force(user):
+        return wait(why, quiet=True)
+    return answer
+
+
+def _of_experiment(thing: Object) -> bool:
+    return any(one.get("kind") == EXPERIMENT.name for one in thing["metadata"].get("ownerReferences") or ())
+
+
 def _not_ready(cluster: Object) -> str:
     if "deletionTimestamp" in cluster["metadata"]:
         return "it is being deleted"
@@ -247,7 +290,7 @@ def _claim_refusal(name: str, claim: Object | None) -> Refusal | None:
 def _job_in_the_way(job: Object, cluster: str) -> Refusal | Postponed:
     """Before it has begun an experiment has no Job: there is one of somebody else, or of an earlier experiment of this name."""
     name = job["metadata"]["name"]
-    if deleting(job) or any(one.get("kind") == EXPERIMENT.name for one in job["metadata"].get("ownerReferences") or ()):
+    if deleting(job) or _of_experiment(job):
         says = f"Job {name}, of an earlier experiment, has to go first"
         return Postponed(ChaosReason.JOB_NOT_OURS, says, 1.0, cluster=cluster)
     return Refusal(ChaosReason.JOB_NOT_OURS, f"there is a Job {name} that is not this experiment's; rename one of them")

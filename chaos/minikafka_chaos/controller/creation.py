@@ -22,6 +22,7 @@ from minikafka_chaos.controller.steps import (
     CreateCluster,
     CreateJob,
     CreateReportJob,
+    CreateUser,
     ObservedExperiment,
     Step,
     Wait,
@@ -50,6 +51,9 @@ def refused(seen: ObservedExperiment, step: Step, why: str) -> Step | None:
     match step:
         case CreateCluster(name):
             says = f"cluster {name}, which is to be made for it, is refused: {why}"
+            return refuse(seen, ChaosReason.CREATION_REFUSED, says)
+        case CreateUser(user):
+            says = f"MiniKafkaUser {user['metadata']['name']}, as which its clients log in, is refused: {why}"
             return refuse(seen, ChaosReason.CREATION_REFUSED, says)
         case WriteLease(lease) if seen.phase is Phase.RUNNING:
             says = f"Lease {lease['metadata']['name']} is gone, and refused when it is to be taken again: {why}"
@@ -85,6 +89,11 @@ def not_now(seen: ObservedExperiment, step: Step, why: str) -> Step | None:
         case CreateCluster(name):
             # That it is not there yet was written down before, and there it is given up.
             return _Lacks(ChaosCondition.ACCEPTED, None, ChaosReason.WAITING_FOR_CLUSTER, f"cluster {name}").step(
+                seen, _since(seen, ChaosCondition.ACCEPTED), why
+            )
+        case CreateUser(user):
+            name = f"MiniKafkaUser {user['metadata']['name']}"
+            return _Lacks(ChaosCondition.ACCEPTED, None, ChaosReason.WAITING_FOR_USER, name).step(
                 seen, _since(seen, ChaosCondition.ACCEPTED), why
             )
         case WriteLease(lease) if seen.phase in (None, Phase.PENDING):

@@ -1,4 +1,4 @@
-"""Phase Healing, how an experiment ends: its Job, what is on, its topics or its own cluster, the Lease, the last word. No I/O."""
+"""Phase Healing, how an experiment ends: its Job, what is on, its topics, user and own cluster, the Lease, the last word."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from minikafka_chaos.controller.transitions import (
     reason_of,
     release,
     remove_cluster,
+    remove_user,
     take_lease,
     with_conditions,
 )
@@ -53,6 +54,8 @@ def go_on(seen: ObservedExperiment, taking_lease: Step | None) -> Step:
         return waiting
     if seen.status.open_topics:
         return _remove_topics(seen)
+    if seen.own_user is not None and not deleting(seen.own_user):
+        return remove_user(seen.own_user)
     if seen.own_cluster is not None and not deleting(seen.own_cluster):
         return remove_cluster(seen.own_cluster)
     if seen.lease is not None and seen.holds_lease:

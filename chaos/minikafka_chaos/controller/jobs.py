@@ -121,8 +121,17 @@ def run_folder(experiment: Object) -> str:
     return f"{metadata['name']}-{metadata['uid'][:8]}"
 
 
-def job(experiment: Object, cluster: str, deadline_seconds: int, settings: JobSettings) -> Object:
-    """The Job that tells the story. It is tried once: half a story cannot be told to its end by somebody else."""
+def job(
+    experiment: Object,
+    cluster: str,
+    deadline_seconds: int,
+    settings: JobSettings,
+    secrets: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
+) -> Object:
+    """The Job that tells the story. It is tried once: half a story cannot be told to its end by somebody else.
+
+    ``secrets``: a volume with what its clients need at a secured cluster, and where it is mounted.
+    """
     metadata = experiment["metadata"]
     arguments = [metadata["name"], f"--cluster={cluster}", f"--out={RUNS_PATH}/{run_folder(experiment)}"]
     if settings.network:
@@ -149,6 +158,10 @@ def job(experiment: Object, cluster: str, deadline_seconds: int, settings: JobSe
         container["imagePullPolicy"] = settings.pull_policy
     pod = pod_of(container, settings.account, runs_claim(experiment, settings), settings.pull_secrets)
     pod["terminationGracePeriodSeconds"] = GRACE_SECONDS
+    if secrets is not None:
+        volume, mount = secrets
+        pod["volumes"].append(volume)
+        container["volumeMounts"].append(mount)
     return job_of(experiment, job_name(metadata["name"]), pod, labels(experiment), deadline_seconds)
 
 

@@ -28,7 +28,7 @@ FORCE_ANNOTATION: Final = f"{GROUP}/force-delete"
 """On an experiment that is being deleted, with the value ``true``: let it go without undoing anything. Faults expire."""
 
 TEMPLATE_ANNOTATION: Final = f"{GROUP}/template-digest"
-"""On a cluster that was made for an experiment: of which template. The template may be edited until the experiment has begun."""
+"""On a cluster or a user that was made for an experiment: of which template. It may be edited until the experiment has begun."""
 
 _VALUE_MAX: Final = 40
 
@@ -74,6 +74,11 @@ JOB_NAME_MAX: Final = 57
 def job_name(experiment: str) -> str:
     """The Job of an experiment."""
     return _with_suffix(experiment, "-run")
+
+
+def user_name(experiment: str) -> str:
+    """The MiniKafkaUser as which the clients of an experiment log in, and its Secret."""
+    return job_name(experiment)
 
 
 def report_job_name(experiment: str) -> str:

@@ -17,7 +17,7 @@ from minikafka_chaos.controller.creation import given_up, still
 from minikafka_chaos.controller.kinds import job_name
 from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
 from minikafka_chaos.controller.status import Phase
-from minikafka_chaos.controller.steps import CreateCluster, ObservedExperiment, Step, Wait, WriteStatus
+from minikafka_chaos.controller.steps import CreateCluster, CreateUser, ObservedExperiment, Step, Wait, WriteStatus
 from minikafka_chaos.controller.transitions import (
     accepted,
     call_off,
@@ -25,6 +25,7 @@ from minikafka_chaos.controller.transitions import (
     refuse,
     release,
     remove_cluster,
+    remove_user,
     take_lease,
 )
 
@@ -56,7 +57,9 @@ def _leave_former(seen: ObservedExperiment) -> Step | None:
 
 
 def _wait(seen: ObservedExperiment, why: Postponed) -> Step:
-    says = why.message if why.make is None else still(seen, ChaosCondition.ACCEPTED, why.message)
+    says = (
+        why.message if why.make is None and why.make_user is None else still(seen, ChaosCondition.ACCEPTED, why.message)
+    )
     if over := given_up(seen, says):
         return over
     if why.quiet and seen.now < seen.created + timedelta(seconds=QUIET_SECONDS):
@@ -66,6 +69,10 @@ def _wait(seen: ObservedExperiment, why: Postponed) -> Step:
         return WriteStatus(status, [Emit(why.reason, why.message)])
     if why.outdated and seen.own_cluster is not None and not deleting(seen.own_cluster):
         return remove_cluster(seen.own_cluster)
+    if why.outdated and seen.own_user is not None and not deleting(seen.own_user):
+        return remove_user(seen.own_user)
+    if why.make_user is not None:
+        return CreateUser(why.make_user)
     return Wait(why.seconds) if why.make is None else CreateCluster(why.cluster, why.make)
 
 

@@ -30,6 +30,7 @@ class ChaosReason(StrEnum):
     # Accepted
     ACCEPTED = "Accepted"
     WAITING_FOR_CLUSTER = "WaitingForCluster"
+    WAITING_FOR_USER = "WaitingForUser"
     WAITING_FOR_METADATA = "WaitingForMetadata"
     WAITING_FOR_LEASE = "WaitingForLease"
     INVALID_SPEC = "InvalidSpec"
@@ -40,6 +41,7 @@ class ChaosReason(StrEnum):
     CHAOS_NOT_ALLOWED = "ChaosNotAllowed"
     CLUSTER_BUSY = "ClusterBusy"
     JOB_NOT_OURS = "JobNotOurs"
+    USER_NOT_OURS = "UserNotOurs"
     BUDGET_EXCEEDED = "BudgetExceeded"
     TOPIC_EXISTS = "TopicExists"
     CLAIM_NOT_FOUND = "ClaimNotFound"

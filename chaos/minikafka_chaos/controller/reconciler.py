@@ -14,7 +14,7 @@ from minikafka_kube.api_server import REQUEST_SECONDS_MAX, TRANSIENT, ApiError, 
 from minikafka_kube.events import Emit
 from minikafka_kube.freshness import Renewals
 from minikafka_kube.instants import micro_time_text, time_text
-from minikafka_kube.kinds import CLAIM, CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, Kind
+from minikafka_kube.kinds import CLAIM, CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, USER, Kind
 from minikafka_kube.leadership import Alone, Leadership
 from minikafka_kube.loops import ReconcileResult
 from minikafka_kube.names import CLUSTER_LABEL, Names
@@ -24,6 +24,7 @@ from minikafka_chaos.controller import reports, topics
 from minikafka_chaos.controller.admission import Surroundings, admit, cluster_name
 from minikafka_chaos.controller.agents import CommandResult
 from minikafka_chaos.controller.creation import WAIT_SECONDS, not_now, refused
+from minikafka_chaos.controller.credentials import mounted
 from minikafka_chaos.controller.experiments import decide
 from minikafka_chaos.controller.healing import settled
 from minikafka_chaos.controller.job_state import belongs, runners_of
@@ -37,6 +38,7 @@ from minikafka_chaos.controller.kinds import (
     Object,
     job_name,
     report_job_name,
+    user_name,
 )
 from minikafka_chaos.controller.network import NetworkAgentPods, has_links, wants_links
 from minikafka_chaos.controller.status import ExperimentStatus, Phase
@@ -44,6 +46,7 @@ from minikafka_chaos.controller.steps import (
     CreateCluster,
     CreateJob,
     CreateReportJob,
+    CreateUser,
     ObservedExperiment,
     Recover,
     Remove,
@@ -66,7 +69,7 @@ REFUSALS: Final = frozenset({400, 403, 422})
 """Of an object that is to be made: by a quota, an admission webhook, a policy, or what is allowed in its fields."""
 MAY_BEGIN: Final = (None, Phase.PENDING, Phase.REFUSED)
 _NOTE_MAX: Final = 1024
-_KINDS: Final = {kind.name: kind for kind in (EXPERIMENT, JOB, CLUSTER)}
+_KINDS: Final = {kind.name: kind for kind in (EXPERIMENT, JOB, CLUSTER, USER)}
 
 logger = logging.getLogger(__name__)
 
@@ -215,15 +218,16 @@ class ExperimentReconciler:
             self._if_named(CLUSTER, namespace, former),
             self._if_named(LEASE, namespace, former and Names(namespace, former).disruption),
         )
-        thing, lease, named_job, of_jobs, pods = await asyncio.gather(
+        thing, lease, named_job, user, of_jobs, pods = await asyncio.gather(
             self._server.get(CLUSTER, namespace, cluster),
             self._server.get(LEASE, namespace, names.disruption),
             self._server.get(JOB, namespace, job_name(name)),
+            self._server.get(USER, namespace, user_name(name)),
             self._server.find_all(POD, namespace, labels=f"{EXPERIMENT_LABEL}={name}"),
             self._server.find_all(POD, namespace, labels=f"{CLUSTER_LABEL}={cluster}"),
         )
         volume, report_job, former_cluster, former_lease = await kept
-        there, brokers = Surroundings(thing, lease, named_job, volume), {}
+        there, brokers = Surroundings(thing, lease, named_job, user, volume), {}
         if thing is not None:
             # By the operator's own judgement: whose pods these are, who is controller, and how old what is known may be.
             seen = await self._cluster(names, thing, pods, partitions=not begun)
@@ -246,6 +250,7 @@ class ExperimentReconciler:
             former_cluster,
             former_lease,
             admission=admit(experiment, there, self._settings, now) if status.phase in MAY_BEGIN else None,
+            user=user,
             topics=await self._topics(names, thing) if status.open_topics else None,
             report_job=report_job,
             report_pods=[pod for pod in of_jobs if report_job is not None and belongs(pod, report_job)],
@@ -303,8 +308,11 @@ class ExperimentReconciler:
                 await self._events.emit(EXPERIMENT, experiment, events)
             case CreateCluster(name, template):
                 await self._server.create(CLUSTER, namespace, own_cluster(experiment, name, template))
+            case CreateUser(user):
+                await self._server.create(USER, namespace, user)
             case CreateJob(_, cluster, seconds):
-                await self._server.create(JOB, namespace, job(experiment, cluster, seconds, self._settings))
+                secrets = mounted(experiment, seen.cluster)
+                await self._server.create(JOB, namespace, job(experiment, cluster, seconds, self._settings, secrets))
             case CreateReportJob():
                 assert self._settings.report is not None
                 thing = reports.report_job(experiment, self._settings, self._settings.report)

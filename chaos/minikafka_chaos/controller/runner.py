@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from minikafka.client.security import ClientSecurity
 from minikafka.telemetry.fault_verbs import Verb
 from minikafka_kube.events import Emit
 from minikafka_kube.freshness import newest
@@ -26,8 +27,10 @@ from rich.text import Text
 from minikafka_chaos.controller import record
 from minikafka_chaos.controller.admission import on_cluster, scenario_of
 from minikafka_chaos.controller.budget import BudgetRefusal, fault_refusal
+from minikafka_chaos.controller.credentials import CREDENTIALS_PATH, group_of, secured_listener
 from minikafka_chaos.controller.kinds import EXPERIMENT, Object
 from minikafka_chaos.controller.ledger import Absent, ExperimentChanged, FaultRefused, Guard, StatusLedger, Unavailable
+from minikafka_chaos.controller.mounted_credentials import mounted_security
 from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import event_of
 from minikafka_chaos.controller.record import Whereabouts
@@ -39,7 +42,6 @@ from minikafka_chaos.grounds.kubernetes_network import NAMESPACE
 from minikafka_chaos.grounds.kubernetes_readiness import says_ready
 from minikafka_chaos.load.clients import TopicPlan
 from minikafka_chaos.load.kafka_clients import KafkaClients
-from minikafka_chaos.load.load import GROUP
 from minikafka_chaos.load.topics import TopicNotMade, create_new_topic, wait_for_leaders
 from minikafka_chaos.network.permission import allows_chaos
 from minikafka_chaos.run.place import FULL, Place
@@ -200,32 +202,35 @@ def _described(fault: Fault, targets: Targets) -> str:
 class SharedClients(KafkaClients):
     """Clients in a cluster that is not the experiment's own: its topics are written down, for the controller removes them."""
 
-    def __init__(self, bootstrap: Callable[[], str], live_bootstrap: Callable[[], str], ledger: StatusLedger) -> None:
-        super().__init__(bootstrap, live_bootstrap)
-        self._bootstraps = bootstrap
+    def __init__(
+        self,
+        bootstrap: Callable[[], str],
+        live_bootstrap: Callable[[], str],
+        security: Callable[[], ClientSecurity],
+        ledger: StatusLedger,
+    ) -> None:
+        super().__init__(bootstrap, live_bootstrap, security)
         self._ledger = ledger
 
     def create_topic(self, plan: TopicPlan, deadline_s: float) -> None:
         self._ledger.intend_topic(plan.name)
         try:
-            topic_id = create_new_topic(self._bootstraps(), plan, deadline_s)
+            topic_id = create_new_topic(self._bootstrap(), self._security(), plan, deadline_s)
         except TopicNotMade as error:
             self._ledger.topic_not_made(plan.name, str(error))
             raise
         self._ledger.topic_made(plan.name, topic_id)
-        wait_for_leaders(self._bootstraps(), plan, deadline_s)
+        wait_for_leaders(self._bootstrap(), self._security(), plan, deadline_s)
 
 
 class SharedGround(KubernetesGround):
     """A cluster that is not the experiment's own: its topics are written down, and at the end its brokers are read one after
     the other, each within the budget and written down, so that never two are held at once and none stays held."""
 
-    def __init__(self, *arguments: Any, ledger: StatusLedger, **more: Any) -> None:
+    def __init__(self, *arguments: Any, group: str, ledger: StatusLedger, **more: Any) -> None:
         super().__init__(*arguments, existing=True, **more)
-        self.group = (
-            f"{GROUP}-{self._run}"  # others may have one of the usual name, and committed offsets outlive a topic
-        )
-        self.clients = SharedClients(lambda: self.address, lambda: self.live_bootstrap, ledger)
+        self.group = group
+        self.clients = SharedClients(lambda: self.address, lambda: self.live_bootstrap, self.security, ledger)
         self._ledger = ledger
 
     def down(self) -> list[int]:
@@ -256,10 +261,19 @@ class SharedGround(KubernetesGround):
 
 
 def run_experiment(
-    namespace: Namespace, name: str, cluster: str, out: Path, runner: str, network: str = NAMESPACE
+    namespace: Namespace,
+    name: str,
+    cluster: str,
+    out: Path,
+    runner: str,
+    network: str = NAMESPACE,
+    secrets: Path = Path(CREDENTIALS_PATH),
 ) -> int:
-    """Tell the story of an experiment; `network` is where the network agents are. The exit code; raises ToolTrouble when even
-    that cannot be written down."""
+    """Tell the story of an experiment.
+
+    `network` is where the network agents are, `secrets` has what clients need at a secured cluster. The exit code; raises
+    ToolTrouble when even that cannot be written down.
+    """
     store = ObjectStatus(namespace, name)
     thing = store.read()
     if thing is None:
@@ -285,7 +299,14 @@ def run_experiment(
     listener = ClientListener.INTERNAL
     if shared:
         ground: KubernetesGround = SharedGround(
-            namespace, cluster, out / SCRATCH, listener=listener, network=network, ledger=ledger
+            namespace,
+            cluster,
+            out / SCRATCH,
+            listener=listener,
+            network=network,
+            security=lambda: mounted_security(secured_listener(there), secrets),
+            group=group_of(thing),
+            ledger=ledger,
         )
     else:
         ground = KubernetesGround(namespace, cluster, out / SCRATCH, existing=True, listener=listener, network=network)

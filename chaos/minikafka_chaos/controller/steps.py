@@ -42,6 +42,8 @@ class ObservedExperiment:
     """Both of the cluster that its status names, where the spec names another by now: it was edited before it had begun."""
     admission: Admission | None = None
     """Whether it may begin; judged as long as it has not, also of a refused one."""
+    user: Object | None = None
+    """What has the name of the MiniKafkaUser as which its clients log in."""
     topics: topics.Seen | None = None
     """Looked at where the experiment has topics in the cluster that are still to be removed."""
     report_job: Object | None = None
@@ -115,6 +117,11 @@ class ObservedExperiment:
         return self.job if self.owns(self.job) else None
 
     @property
+    def own_user(self) -> Object | None:
+        """The experiment's MiniKafkaUser, as long as it is there."""
+        return self.user if self.owns(self.user) else None
+
+    @property
     def cluster_is_another(self) -> bool:
         """Return whether the cluster is not the one on which it began, but was made after that, under the same name."""
         made = instant((self.cluster or {}).get("metadata", {}).get("creationTimestamp"))
@@ -161,6 +168,13 @@ class CreateCluster:
 
     name: str
     template: ClusterSpec
+
+
+@dataclass(frozen=True)
+class CreateUser:
+    """Make the MiniKafkaUser as which its clients log in."""
+
+    user: Object
 
 
 @dataclass(frozen=True)
@@ -215,6 +229,7 @@ Step = (
     | WriteStatus
     | WriteLease
     | CreateCluster
+    | CreateUser
     | CreateJob
     | CreateReportJob
     | Remove

@@ -26,7 +26,7 @@ from typing import Any, Final
 from minikafka_kube.conditions import Judgement
 from minikafka_kube.disruption_lease import given_back, taken
 from minikafka_kube.events import Emit
-from minikafka_kube.kinds import CLUSTER, Object
+from minikafka_kube.kinds import CLUSTER, USER, Object
 from minikafka_kube.names import Names
 
 from minikafka_chaos.controller import record, returning
@@ -116,8 +116,8 @@ def happens_to(cluster: str) -> str:
 
 
 def refuse(seen: ObservedExperiment, reason: ChaosReason, message: str) -> Step:
-    """Nothing was touched, unless a Lease was taken or a cluster made before; then these go first."""
-    if seen.own_cluster is not None or seen.holds_lease:
+    """Nothing was touched, unless a Lease was taken, or a cluster or a user made before; then these go first."""
+    if seen.own_cluster is not None or seen.own_user is not None or seen.holds_lease:
         return end(seen, Phase.REFUSED, reason, message)
     status = accepted(seen, False, reason, message, phase=Phase.REFUSED, ended_at=seen.now)
     return WriteStatus(status, [Emit(reason, message, warning=True)])
@@ -152,6 +152,11 @@ def over_with_pods(seen: ObservedExperiment, states: Collection[FaultState]) -> 
 
 def remove_cluster(cluster: Object) -> Step:
     return Remove(CLUSTER.name, cluster["metadata"]["name"], cluster["metadata"]["uid"])
+
+
+def remove_user(user: Object) -> Step:
+    """Brokers forget its password and its ACLs before it is gone."""
+    return Remove(USER.name, user["metadata"]["name"], user["metadata"]["uid"])
 
 
 def take_lease(seen: ObservedExperiment, cluster: str, left: timedelta, events: Sequence[Emit] = ()) -> Step:

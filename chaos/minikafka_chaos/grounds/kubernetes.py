@@ -8,7 +8,6 @@ while the brokers are held, and metrics come by the API server. Every fault ends
 from __future__ import annotations
 
 import shutil
-import socket
 import threading
 import time
 import uuid
@@ -19,7 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.agent.faults import AgentVerb
+from minikafka.client.connection import BrokerConnection, NoAnswer
+from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.log.unflushed_volume import HEAD_ROOM
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.types import TopicPartition
 from minikafka.telemetry.fault_verbs import LACKS, Verb
 
@@ -57,6 +59,7 @@ FROZEN_SECONDS = 20
 UP_SECONDS_MAX = 300
 """Images may have to be pulled."""
 REACH_SECONDS_MAX = 30
+CONNECT_SECONDS = 5.0
 RESTART_SECONDS_MAX = 330
 """The kubelet waits 0, 10, 20, 40 ... 300 s before it starts the same container again."""
 DOWN_SECONDS_MAX = 120
@@ -149,8 +152,9 @@ class KubernetesGround(BrokerVerbs):
         listener: ClientListener = ClientListener.NODE_PORT,
         template: Mapping[str, Any] | None = None,
         network: str = NAMESPACE,
+        security: Callable[[], ClientSecurity] = lambda: PLAINTEXT,
     ) -> None:
-        """`network` is the namespace of the network agents, where there are any."""
+        """`network` is the namespace of the network agents, where there are any; `security` how clients connect, and as whom."""
         self.namespace = namespace
         self.cluster = cluster
         self.scratch = scratch
@@ -159,7 +163,8 @@ class KubernetesGround(BrokerVerbs):
         self.template = dict(template or {})
         self.agents = AgentClient(namespace, self.pod_name)
         self.network = NetworkAgents(namespace.within(network), namespace.name, self._pod)
-        self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap)
+        self.security = security
+        self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap, security)
         self._count = 0
         self._seed = 0
         self._is_up = False
@@ -268,19 +273,20 @@ class KubernetesGround(BrokerVerbs):
             time.sleep(POLL_SECONDS)
 
     def _must_be_reached(self) -> None:
-        """A client that cannot connect only ever says that it has waited."""
+        """A client that cannot connect, or is not let in, only ever says that it has waited."""
         deadline = time.monotonic() + REACH_SECONDS_MAX
         for broker, address in self._addresses.items():
             host, _, port = address.rpartition(":")
             while True:
                 try:
-                    socket.create_connection((host.strip("[]"), int(port)), timeout=2.0).close()
+                    with BrokerConnection(host.strip("[]"), int(port), CONNECT_SECONDS, self.security()) as connection:
+                        connection.request(ApiKey.API_VERSIONS, 0, {})  # a refused certificate may show only now
                     break
-                except OSError as error:
+                except NoAnswer as error:
                     if time.monotonic() > deadline:
                         problem = f"broker {broker} is not reached from here at {address}: {error}"
                         raise ToolTrouble(
-                            f"{problem}; --listener names other ways ({', '.join(ClientListener)})"
+                            f"{problem}; --listener names other ways ({', '.join(ClientListener)}), --command-config as whom"
                         ) from error
                     time.sleep(POLL_SECONDS)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, TopicMetadata  # type: ignore[attr-defined]
+from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.load.clients import NO_BROKER, PartitionView
@@ -22,15 +23,18 @@ class ClusterView:
     and of no other (by one that had just started, and was no part of the cluster yet), and knows nobody else to ask.
     """
 
-    def __init__(self, live_bootstrap: Callable[[], str]) -> None:
+    def __init__(
+        self, live_bootstrap: Callable[[], str], security: Callable[[], ClientSecurity] = lambda: PLAINTEXT
+    ) -> None:
         self._live_bootstrap = live_bootstrap
+        self._security = security
         self._asked = ""
         self._client: AdminClient | None = None
 
     def _admin(self) -> AdminClient:
         bootstrap = self._live_bootstrap()
         if self._client is None or bootstrap != self._asked:
-            self._client = AdminClient(admin_config(bootstrap, timeout_ms=int(TIMEOUT_S * 1000)))
+            self._client = AdminClient(admin_config(bootstrap, self._security(), timeout_ms=int(TIMEOUT_S * 1000)))
             self._asked = bootstrap
         return self._client
 

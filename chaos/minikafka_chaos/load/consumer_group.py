@@ -7,18 +7,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
+from minikafka.client.security import ClientSecurity
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.load import member_process
 from minikafka_chaos.load.clients import GroupSettings
 from minikafka_chaos.load.group_state import group_state
-from minikafka_chaos.load.librdkafka import reader_config
+from minikafka_chaos.load.librdkafka import member_config, reader_config
 from minikafka_chaos.load.load import MEMBER_PROCESS
 from minikafka_chaos.record.history import HistoryWriter
 
@@ -51,9 +52,15 @@ class ConsumerGroup:
     """See `minikafka_chaos.load.clients.WorkloadGroup`. Members are numbered from 1."""
 
     def __init__(
-        self, bootstrap: str, settings: GroupSettings, partitions: Sequence[TopicPartition], history: HistoryWriter
+        self,
+        bootstrap: str,
+        security: Callable[[], ClientSecurity],
+        settings: GroupSettings,
+        partitions: Sequence[TopicPartition],
+        history: HistoryWriter,
     ) -> None:
         self._bootstrap = bootstrap
+        self._security = security
         self._settings = settings
         self._partitions = list(partitions)
         self._history = history
@@ -86,15 +93,16 @@ class ConsumerGroup:
             known.listener.join(LEAVE_S)
         settings = self._settings
         options = {
-            "bootstrap": self._bootstrap, "group": settings.group, "topic": settings.topic,
-            "before": settings.commits_first, "reset": settings.reset, "session_timeout_ms": settings.session_timeout_ms,
+            "group": settings.group, "topic": settings.topic, "before": settings.commits_first, "reset": settings.reset,
             "poison_every": settings.poison_every, "dead_letters": settings.dead_letters,
         }  # fmt: skip
         process = subprocess.Popen([*COMMAND, json.dumps(options)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._processes += 1
         self._history.join(self._processes, settings.group)
         listener = threading.Thread(target=self._listen, args=(process, self._processes), daemon=True)
-        self._running[number] = _Running(number, process, listener)
+        running = self._running[number] = _Running(number, process, listener)
+        config = member_config(self._bootstrap, self._security(), settings.group, settings.session_timeout_ms)
+        running.ask(json.dumps(config))  # not among the arguments, which everybody on the machine can read
         listener.start()
 
     def crash_member(self, number: int, deadline_s: float) -> bool:
@@ -114,7 +122,7 @@ class ConsumerGroup:
     def lag(self) -> int | None:
         """Return how many offsets the group has before it, up to the ends that leaders tell now; None while nobody tells."""
         if self._ends is None:
-            self._ends = Consumer(reader_config(self._bootstrap))
+            self._ends = Consumer(reader_config(self._bootstrap, self._security()))
         lag = 0
         for partition in self._partitions:
             try:
@@ -128,7 +136,7 @@ class ConsumerGroup:
 
     def state(self) -> str | None:
         """The group's state as its coordinator tells it (`PreparingRebalance`, `Stable`, ...); None while it does not."""
-        return group_state(self._bootstrap, self._settings.group, ASK_S)
+        return group_state(self._bootstrap, self._security(), self._settings.group, ASK_S)
 
     def stop(self) -> None:
         """All leave; who does not in time is killed."""

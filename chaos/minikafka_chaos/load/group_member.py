@@ -18,7 +18,6 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from minikafka_chaos.load.librdkafka import member_config
 from minikafka_chaos.load.load import unique_part
 from minikafka_chaos.load.reader import LOST_PLACE
 from minikafka_chaos.load.starting_places import StartingPlaces
@@ -31,18 +30,16 @@ POLL_RECORDS = 20
 class BatchMember:
     """Dies, where it is asked to, between the work with some records and their commit, whichever comes first.
 
-    Settings: bootstrap, group, topic, before (commit before the work), reset (earliest, latest), session_timeout_ms.
+    Settings: group, topic, before (commit before the work), reset (earliest, latest). `config` is the client's.
     """
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Any], config: dict[str, Any]) -> None:
         self._topic = settings["topic"]
         self._commits_first = bool(settings["before"])
         self._batch = 0
         self.dies = False
         self._leaves = False
-        self._consumer = Consumer(
-            member_config(settings["bootstrap"], settings["group"], int(settings["session_timeout_ms"]))
-        )
+        self._consumer = Consumer(config)
         self._places = StartingPlaces(self._consumer, self._topic, settings["reset"])
 
     def leave(self) -> None:

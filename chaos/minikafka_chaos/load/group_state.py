@@ -7,6 +7,7 @@ Not by librdkafka's admin client: in 2.16 a request to a coordinator whose conne
 from __future__ import annotations
 
 from minikafka.client.connection import BrokerConnection, NoAnswer, endpoints
+from minikafka.client.security import ClientSecurity
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 
@@ -15,17 +16,17 @@ FIND_COORDINATOR_VERSION = 3
 DESCRIBE_GROUPS_VERSION = 5
 
 
-def group_state(bootstrap: str, group: str, timeout_s: float) -> str | None:
+def group_state(bootstrap: str, security: ClientSecurity, group: str, timeout_s: float) -> str | None:
     """`Stable`, `PreparingRebalance`, `CompletingRebalance`, `Empty` or `Dead`; None while nobody tells."""
     for host, port in endpoints(bootstrap):
         try:
-            with BrokerConnection(host, port, timeout_s) as connection:
+            with BrokerConnection(host, port, timeout_s, security) as connection:
                 found = connection.request(
                     ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_VERSION, {"key": group, "key_type": 0}
                 )
             if ErrorCode(found.error_code) is not ErrorCode.NONE:
                 return None
-            with BrokerConnection(found.host, found.port, timeout_s) as connection:
+            with BrokerConnection(found.host, found.port, timeout_s, security) as connection:
                 (described,) = connection.request(
                     ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, {"groups": [group]}
                 ).groups

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from confluent_kafka import KafkaError
+from minikafka.client.security import ClientSecurity
 
 from minikafka_chaos.load.load import REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS, UNASKED, ProducerSettings
 from minikafka_chaos.record.history import FAIL, INFO, OK
@@ -22,10 +23,10 @@ LOCAL_FAILURES = frozenset((KafkaError._INVALID_ARG, KafkaError._UNKNOWN_PARTITI
 """librdkafka's own errors that say that a record was never sent."""
 
 
-def producer_config(bootstrap: str, settings: ProducerSettings) -> dict[str, Any]:
+def producer_config(bootstrap: str, security: ClientSecurity, settings: ProducerSettings) -> dict[str, Any]:
     """The configuration of one producer."""
     config = {
-        **_client_config(bootstrap, "producer"),
+        **_client_config(bootstrap, security, "producer"),
         "acks": settings.acks,
         "enable.idempotence": settings.idempotence,
         "max.in.flight.requests.per.connection": settings.max_in_flight,
@@ -42,10 +43,10 @@ def producer_config(bootstrap: str, settings: ProducerSettings) -> dict[str, Any
     return config
 
 
-def reader_config(bootstrap: str) -> dict[str, Any]:
+def reader_config(bootstrap: str, security: ClientSecurity) -> dict[str, Any]:
     """The configuration of a reader that is told where to read and is never moved behind its back."""
     return {
-        **_client_config(bootstrap, "reader"),
+        **_client_config(bootstrap, security, "reader"),
         "group.id": GROUP_ID,
         "enable.auto.commit": False,
         "auto.offset.reset": "error",
@@ -58,11 +59,11 @@ def reader_config(bootstrap: str) -> dict[str, Any]:
     }
 
 
-def member_config(bootstrap: str, group: str, session_timeout_ms: int) -> dict[str, Any]:
+def member_config(bootstrap: str, security: ClientSecurity, group: str, session_timeout_ms: int) -> dict[str, Any]:
     """The configuration of a member of a consumer group that says itself where it begins, and when it commits."""
     return {
-        **reader_config(bootstrap),
-        **_client_config(bootstrap, "member"),
+        **reader_config(bootstrap, security),
+        **_client_config(bootstrap, security, "member"),
         "group.id": group,
         "enable.partition.eof": False,
         "partition.assignment.strategy": "range",
@@ -71,11 +72,11 @@ def member_config(bootstrap: str, group: str, session_timeout_ms: int) -> dict[s
     }
 
 
-def admin_config(bootstrap: str, timeout_ms: int = REQUEST_TIMEOUT_MS) -> dict[str, Any]:
-    return {**_client_config(bootstrap, "admin"), "socket.timeout.ms": timeout_ms}
+def admin_config(bootstrap: str, security: ClientSecurity, timeout_ms: int = REQUEST_TIMEOUT_MS) -> dict[str, Any]:
+    return {**_client_config(bootstrap, security, "admin"), "socket.timeout.ms": timeout_ms}
 
 
-def _client_config(bootstrap: str, role: str) -> dict[str, Any]:
+def _client_config(bootstrap: str, security: ClientSecurity, role: str) -> dict[str, Any]:
     return {
         "bootstrap.servers": bootstrap,
         "client.id": f"minikafka-chaos-{role}",
@@ -85,6 +86,7 @@ def _client_config(bootstrap: str, role: str) -> dict[str, Any]:
         "reconnect.backoff.max.ms": RECONNECT_BACKOFF_MAX_MS,
         "topic.metadata.refresh.fast.interval.ms": RETRY_BACKOFF_MS,
         "broker.address.family": "v4",
+        **security.librdkafka(),
     }
 
 

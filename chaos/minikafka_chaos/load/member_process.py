@@ -1,4 +1,7 @@
-"""The process of one member of a group: made by its settings, which are the only argument, and told when to die or to leave."""
+"""The process of one member of a group: made by its settings, which are the only argument, and told when to die or to leave.
+
+The first line of standard input is the configuration of its client, which may hold secrets.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from minikafka_chaos.load.group_member import BatchMember
 from minikafka_chaos.load.reliable_member import ReliableMember
 
 CRASH, STOP = "crash", "stop"
-"""What may be asked on standard input: to die by SIGKILL between two steps, the next time it is there; to leave."""
+"""What may be asked on standard input after that: to die by SIGKILL between two steps, the next time it is there; to leave."""
 
 
 def _listen(member: BatchMember | ReliableMember) -> None:
@@ -29,7 +32,10 @@ def main() -> None:
     """Run the member until it is asked to leave."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: who started it decides
     settings = json.loads(sys.argv[1])
-    member = ReliableMember(settings) if settings["poison_every"] else BatchMember(settings)
+    config = json.loads(sys.stdin.readline() or "{}")
+    if not config:
+        return  # whoever started it is gone already
+    member = ReliableMember(settings, config) if settings["poison_every"] else BatchMember(settings, config)
     threading.Thread(target=_listen, args=(member,), daemon=True).start()
     member.run()
 

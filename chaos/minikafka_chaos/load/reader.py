@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
+from minikafka.client.security import ClientSecurity
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.errors import ToolTrouble
@@ -49,13 +50,15 @@ class ReadRecord(NamedTuple):
     leader_epoch: int | None
 
 
-def read_records(bootstrap: str, partitions: Sequence[TopicPartition], deadline_s: float) -> list[ReadRecord]:
+def read_records(
+    bootstrap: str, security: ClientSecurity, partitions: Sequence[TopicPartition], deadline_s: float
+) -> list[ReadRecord]:
     """Everything that these partitions hold for a consumer now, by partition and offset; no history is written.
 
     Raises ToolTrouble when an end is not reached in time.
     """
     deadline = time.monotonic() + deadline_s
-    consumer = Consumer({**reader_config(bootstrap), "fetch.wait.max.ms": SHORT_WAIT_MS})
+    consumer = Consumer({**reader_config(bootstrap, security), "fetch.wait.max.ms": SHORT_WAIT_MS})
     found: list[ReadRecord] = []
     try:
         bounds = {tp: _bounds(consumer, tp, deadline) for tp in partitions}
@@ -110,10 +113,10 @@ def _record(message: Message) -> ReadRecord:
 class _Reader:
     """What both readers share: a consumer, and the history of what it got."""
 
-    def __init__(self, bootstrap: str, process: int, history: HistoryWriter) -> None:
+    def __init__(self, bootstrap: str, security: ClientSecurity, process: int, history: HistoryWriter) -> None:
         self.process = process
         self.history = history
-        self.consumer = Consumer(reader_config(bootstrap))
+        self.consumer = Consumer(reader_config(bootstrap, security))
         self._batch = 0
 
     def bounds(self, topic_partition: TopicPartition, timeout_s: float = WATERMARK_TIMEOUT_S) -> tuple[int, int] | None:
@@ -165,10 +168,12 @@ LOST_PLACE = frozenset(
 class TailReader(threading.Thread):
     """Follows all partitions from the beginning, while faults happen, and samples their end offsets."""
 
-    def __init__(self, bootstrap: str, partitions: Sequence[TopicPartition], history: HistoryWriter) -> None:
+    def __init__(
+        self, bootstrap: str, security: ClientSecurity, partitions: Sequence[TopicPartition], history: HistoryWriter
+    ) -> None:
         super().__init__(name="tail-reader", daemon=True)
         self._partitions = list(partitions)
-        self._reader = _Reader(bootstrap, TAIL_PROCESS, history)
+        self._reader = _Reader(bootstrap, security, TAIL_PROCESS, history)
         self._stop_asked = threading.Event()
         self.failure: BaseException | None = None
 
@@ -222,6 +227,7 @@ class TailReader(threading.Thread):
 
 def read_back(
     bootstrap: str,
+    security: ClientSecurity,
     partitions: Sequence[TopicPartition],
     history: HistoryWriter,
     deadline_s: float,
@@ -232,7 +238,7 @@ def read_back(
 
     `progress(records read, records there)` is called now and then.
     """
-    reader = _Reader(bootstrap, process, history)
+    reader = _Reader(bootstrap, security, process, history)
     try:
         return _read_back(reader, list(partitions), time.monotonic() + deadline_s, progress)
     finally:

@@ -22,7 +22,6 @@ from minikafka.reliability.dead_letters import DeadLetter
 
 from minikafka_chaos.load.dead_letters import AFTER_COMMIT, COMMIT_S, RETRIES, UNCHECKED, is_poison
 from minikafka_chaos.load.group_member import write_line
-from minikafka_chaos.load.librdkafka import member_config
 from minikafka_chaos.load.load import unique_part
 from minikafka_chaos.load.starting_places import StartingPlaces
 
@@ -37,9 +36,8 @@ class _UncheckedDeadLetters(ConfluentDeadLetters):
 class ReliableMember(ReliableConsumer):
     """Settings: those of `BatchMember`, and poison_every, dead_letters."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        config = member_config(settings["bootstrap"], settings["group"], int(settings["session_timeout_ms"]))
-        config["auto.offset.reset"] = settings["reset"]
+    def __init__(self, settings: dict[str, Any], config: dict[str, Any]) -> None:
+        config = {**config, "auto.offset.reset": settings["reset"]}
         super().__init__(config, [settings["topic"]], self._process, retries=RETRIES, commit_seconds=COMMIT_S)
         self.dies = False
         self._poison_every = int(settings["poison_every"])

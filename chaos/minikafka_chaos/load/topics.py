@@ -7,6 +7,7 @@ import time
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from minikafka.client.connection import BrokerConnection, NoAnswer, endpoints
+from minikafka.client.security import ClientSecurity
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 
@@ -25,12 +26,12 @@ class TopicNotMade(ToolTrouble):
     """Brokers have refused to make a topic, or were not asked: whatever there is of this name is somebody else's."""
 
 
-def create_topic(bootstrap: str, plan: TopicPlan, deadline_s: float) -> None:
+def create_topic(bootstrap: str, security: ClientSecurity, plan: TopicPlan, deadline_s: float) -> None:
     """Create a topic and wait until every partition has a leader and a full ISR.
 
     Raises TopicNotMade when the cluster refuses it, ToolTrouble when it is not so far in `deadline_s` seconds.
     """
-    admin = AdminClient(admin_config(bootstrap))
+    admin = AdminClient(admin_config(bootstrap, security))
     deadline = time.monotonic() + deadline_s
     if plan.assignment:
         topic = NewTopic(
@@ -57,7 +58,7 @@ def create_topic(bootstrap: str, plan: TopicPlan, deadline_s: float) -> None:
     _wait_for_leaders(admin, plan, deadline)
 
 
-def create_new_topic(bootstrap: str, plan: TopicPlan, deadline_s: float) -> str:
+def create_new_topic(bootstrap: str, security: ClientSecurity, plan: TopicPlan, deadline_s: float) -> str:
     """Create a topic that must not be there yet; the id that brokers gave it, by which it is told from any other of its name.
 
     librdkafka does not tell the id, so this asks by itself. Raises TopicNotMade, and ToolTrouble when it may have been made: an
@@ -73,7 +74,7 @@ def create_new_topic(bootstrap: str, plan: TopicPlan, deadline_s: float) -> str:
     while True:
         for host, port in endpoints(bootstrap):
             try:
-                with BrokerConnection(host, port, 2 * REQUEST_TIMEOUT_S) as connection:
+                with BrokerConnection(host, port, 2 * REQUEST_TIMEOUT_S, security) as connection:
                     try:
                         (created,) = connection.request(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, values).topics
                     except (NoAnswer, ValueError) as error:
@@ -121,9 +122,9 @@ def _as_request(plan: TopicPlan) -> dict[str, object]:
     }
 
 
-def wait_for_leaders(bootstrap: str, plan: TopicPlan, deadline_s: float) -> None:
+def wait_for_leaders(bootstrap: str, security: ClientSecurity, plan: TopicPlan, deadline_s: float) -> None:
     """Wait until every partition has a leader and a full ISR. Raises ToolTrouble when that takes too long."""
-    _wait_for_leaders(AdminClient(admin_config(bootstrap)), plan, time.monotonic() + deadline_s)
+    _wait_for_leaders(AdminClient(admin_config(bootstrap, security)), plan, time.monotonic() + deadline_s)
 
 
 def _may_pass(cause: object) -> bool:
@@ -161,9 +162,9 @@ def _wait_for_leaders(admin: AdminClient, plan: TopicPlan, deadline: float) -> N
         time.sleep(POLL_S)
 
 
-def delete_topic(bootstrap: str, name: str) -> None:
+def delete_topic(bootstrap: str, security: ClientSecurity, name: str) -> None:
     """Delete a topic. Raises ToolTrouble."""
-    admin = AdminClient(admin_config(bootstrap))
+    admin = AdminClient(admin_config(bootstrap, security))
     try:
         admin.delete_topics([name], operation_timeout=REQUEST_TIMEOUT_S)[name].result(REQUEST_TIMEOUT_S)
     except (KafkaException, TimeoutError) as error:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from minikafka.client.security import ClientSecurity
 
 from minikafka_chaos.load.librdkafka import outcome_of, producer_config
 from minikafka_chaos.load.load import (
@@ -29,12 +30,18 @@ class RecordingProducer:
     """One producer that writes each send and its outcome into a history. Used by one thread at a time."""
 
     def __init__(
-        self, bootstrap: str, process: int, settings: ProducerSettings, history: HistoryWriter, tally: Tally
+        self,
+        bootstrap: str,
+        security: ClientSecurity,
+        process: int,
+        settings: ProducerSettings,
+        history: HistoryWriter,
+        tally: Tally,
     ) -> None:
         self.process = process
         self._settings = settings
         self._book = SendBook(process, history, tally)
-        self._producer = Producer(producer_config(bootstrap, settings))
+        self._producer = Producer(producer_config(bootstrap, security, settings))
 
     @property
     def outstanding(self) -> int:
@@ -79,7 +86,9 @@ class RecordingProducer:
 class Load:
     """Producers that send all the time, each in a thread of its own."""
 
-    def __init__(self, bootstrap: str, settings: LoadSettings, history: HistoryWriter, tally: Tally) -> None:
+    def __init__(
+        self, bootstrap: str, security: ClientSecurity, settings: LoadSettings, history: HistoryWriter, tally: Tally
+    ) -> None:
         self.settings = settings
         self._history = history
         self._stop = threading.Event()
@@ -89,7 +98,7 @@ class Load:
         self._threads = [
             threading.Thread(
                 target=self._run,
-                args=(RecordingProducer(bootstrap, process, settings.client, history, tally),),
+                args=(RecordingProducer(bootstrap, security, process, settings.client, history, tally),),
                 name=f"producer-{process}",
                 daemon=True,
             )
@@ -133,8 +142,16 @@ class Load:
 class Script:
     """Sends single records one step at a time: the way a story is told."""
 
-    def __init__(self, bootstrap: str, settings: ProducerSettings, history: HistoryWriter, tally: Tally) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        security: ClientSecurity,
+        settings: ProducerSettings,
+        history: HistoryWriter,
+        tally: Tally,
+    ) -> None:
         self._bootstrap = bootstrap
+        self._security = security
         self._settings = settings
         self._history = history
         self._tally = tally
@@ -150,7 +167,9 @@ class Script:
             self._announced = True
         before = {outcome: self._tally.total(outcome) for outcome in (OK, FAIL, INFO)}
         settings = replace(self._settings, linger_ms=0, delivery_timeout_ms=max(1, int(deadline_s * 1000)))
-        producer = RecordingProducer(self._bootstrap, SCRIPT_PROCESS, settings, self._history, self._tally)
+        producer = RecordingProducer(
+            self._bootstrap, self._security, SCRIPT_PROCESS, settings, self._history, self._tally
+        )
         for value in values:
             producer.send(topic, partition, value)
             producer.finish(deadline_s + PURGE_WAIT_S)

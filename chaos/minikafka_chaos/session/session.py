@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from minikafka.client.security import PLAINTEXT
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
@@ -367,7 +368,7 @@ class ChaosSession:
 
     def records(self, topic: str, deadline_s: float = DEADLINE_S) -> list[ReadRecord]:
         """All committed records of a topic, by partition and offset, as the verifier's reader gets them."""
-        return read_records(self.ground.live_bootstrap, list(self.partitions(topic, deadline_s)), deadline_s)
+        return read_records(self.ground.live_bootstrap, PLAINTEXT, list(self.partitions(topic, deadline_s)), deadline_s)
 
     def groups(self, deadline_s: float = DEADLINE_S) -> dict[str, GroupOffsets]:
         """The consumer groups: state, members and committed offsets."""

@@ -81,6 +81,9 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "minikafka-chaos.servi
 - apiGroups: [minikafka.dev]
   resources: [minikafkatopics] # those that experiments have made in clusters that stay
   verbs: [list, delete]
+- apiGroups: [minikafka.dev]
+  resources: [minikafkausers] # as whom the clients of experiments log in; their Secrets nobody reads but the runner's pod
+  verbs: [get, create, delete]
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, delete]

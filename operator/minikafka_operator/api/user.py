@@ -5,6 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Final
 
+from minikafka.quotas.entities import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
 from minikafka_kube.api.part import Conditions, Part, rule, rules
 from pydantic import ConfigDict, Field
 
@@ -15,6 +21,9 @@ USER_NAME_MAX: Final = 64
 """Of the common name of a certificate (RFC 5280)."""
 
 ACLS_MAX: Final = 200
+
+RATE_MAX: Final = 2**53
+"""Brokers are told of quotas in floating point numbers, which are exact up to here."""
 
 
 class AclResourceType(StrEnum):
@@ -106,6 +115,37 @@ class UserAuthorization(Part):
     acls: Annotated[list[AclRule], Field(max_length=ACLS_MAX, description="All ACLs of the user; others are removed.")]
 
 
+class UserQuotas(Part):
+    """How much the user may use of each broker, all its clients together."""
+
+    producer_byte_rate: Annotated[
+        int | None, Field(ge=1, le=RATE_MAX, description="Bytes that it may produce in a second.")
+    ] = None
+    consumer_byte_rate: Annotated[
+        int | None, Field(ge=1, le=RATE_MAX, description="Bytes that it may fetch in a second.")
+    ] = None
+    request_percentage: Annotated[
+        int | None, Field(ge=1, le=RATE_MAX, description="Share of the time of one thread that its requests may take.")
+    ] = None
+    controller_mutation_rate: Annotated[
+        int | None,
+        Field(
+            ge=1, le=RATE_MAX, description="Partitions that it may create and delete in a second, in the whole cluster."
+        ),
+    ] = None
+
+    @property
+    def by_name(self) -> dict[str, float]:
+        """Those that are set, by Kafka's names."""
+        found = {
+            PRODUCER_BYTE_RATE: self.producer_byte_rate,
+            CONSUMER_BYTE_RATE: self.consumer_byte_rate,
+            REQUEST_PERCENTAGE: self.request_percentage,
+            CONTROLLER_MUTATION_RATE: self.controller_mutation_rate,
+        }
+        return {name: float(value) for name, value in found.items() if value is not None}
+
+
 class UserSpec(Part):
     """The desired user."""
 
@@ -147,6 +187,10 @@ class UserSpec(Part):
     ]
     authorization: Annotated[
         UserAuthorization | None, Field(description="What the user may do. Without it: nothing that needs an ACL.")
+    ] = None
+    quotas: Annotated[
+        UserQuotas | None,
+        Field(description="How much the user may use. All quotas of the user alone; others are removed."),
     ] = None
 
 

@@ -50,6 +50,8 @@ def test_verify_judges_a_history(
         (["verify", "--bootstrap", "h:1", "--seconds", "0"], "--seconds"),
         (["verify", "--bootstrap", "h:1", "--acks", "2"], "--acks"),
         (["verify", "--bootstrap", "h:1", "--topic-config", "a"], "KEY=VALUE"),
+        (["verify", "--bootstrap", "h:1", "--command-config", "/nowhere"], "--command-config: /nowhere"),
+        (["chaos", "run", "demo", "--command-config", "/dev/null"], "--command-config: only with --ground kubernetes"),
         (["chaos", "run", "nowhere"], "no such file"),
         (["chaos", "run", "demo", "--ground", "moon"], "--ground"),
         (["chaos", "run", "demo", "--namespace", "n"], "--namespace: only with --ground kubernetes"),

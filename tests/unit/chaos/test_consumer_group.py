@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from minikafka.client.security import ClientSecurity
 from minikafka.protocol.types import TopicPartition
+from minikafka.security.sasl_client import Login
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.load import consumer_group
 from minikafka_chaos.load.clients import GroupSettings
@@ -20,9 +22,10 @@ from tests.waiting import until_now
 
 DEADLINE_S = 30.0
 NOBODY = "127.0.0.1:1"
+LOGIN = ClientSecurity(login=Login("SCRAM-SHA-512", "alice", "s3cret"))
 
 MEMBER = """
-import os, signal, sys
+import json, os, signal, sys
 for op in ('{"op": "assign", "partition": 0, "offset": 3}',
            '{"op": "poll", "partition": 0, "offset": 3, "value": "v", "batch": 1, "leader_epoch": 0}',
            '{"op": "process", "partition": 0, "offset": 3, "value": "v"}',
@@ -30,12 +33,14 @@ for op in ('{"op": "assign", "partition": 0, "offset": 3}',
            '{"op": "commit", "partition": 0, "offset": 9, "error": "REBALANCE_IN_PROGRESS"}',
            '{"op": "poll", "par'):
     os.write(1, op.encode() + (b"" if op.endswith("par") else bytes([10])))
+config = json.loads(sys.stdin.readline())
+assert (config["group.id"], config["sasl.password"]) == ("g", "s3cret") and "s3cret" not in "".join(sys.argv)
 for line in sys.stdin:
     if line.strip() == "crash":
         os.kill(os.getpid(), signal.SIGKILL)
     break
 """
-"""A member that tells a little, and does what it is asked."""
+"""A member that tells a little, and does what it is asked. Its arguments, which everybody can read, hold no secret."""
 
 
 @pytest.fixture
@@ -44,7 +49,7 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ConsumerG
     program.write_text(MEMBER)
     monkeypatch.setattr(consumer_group, "COMMAND", (sys.executable, str(program)))
     with HistoryWriter(tmp_path / "history.jsonl") as history:
-        made = ConsumerGroup(NOBODY, GroupSettings("g", "t", 1), [TopicPartition("t", 0)], history)
+        made = ConsumerGroup(NOBODY, lambda: LOGIN, GroupSettings("g", "t", 1), [TopicPartition("t", 0)], history)
         made.start()
         yield made
         made.stop()
@@ -96,7 +101,7 @@ def test_while_no_broker_answers_the_group_is_nowhere(group: ConsumerGroup, monk
 @pytest.mark.slow
 def test_the_real_member_ends_with_whoever_started_it(tmp_path: Path) -> None:
     with HistoryWriter(tmp_path / "history.jsonl") as history:
-        real = ConsumerGroup(NOBODY, GroupSettings("g", "t", 1), [TopicPartition("t", 0)], history)
+        real = ConsumerGroup(NOBODY, lambda: LOGIN, GroupSettings("g", "t", 1), [TopicPartition("t", 0)], history)
         real.start()
         process = real._running[1].process
         assert process.stdin is not None

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from minikafka.client.security import PLAINTEXT, ClientSecurity
+from minikafka.security.sasl_client import Login
 from minikafka_chaos.load.librdkafka import admin_config, member_config, producer_config, reader_config
 from minikafka_chaos.load.load import ProducerSettings
 
 CONFIGS = {
-    "producer": producer_config("b:9092", ProducerSettings()),
-    "reader": reader_config("b:9092"),
-    "member": member_config("b:9092", "g", 6000),
-    "admin": admin_config("b:9092"),
+    "producer": producer_config("b:9092", PLAINTEXT, ProducerSettings()),
+    "reader": reader_config("b:9092", PLAINTEXT),
+    "member": member_config("b:9092", PLAINTEXT, "g", 6000),
+    "admin": admin_config("b:9092", PLAINTEXT),
 }
 
 
@@ -20,3 +22,14 @@ CONFIGS = {
 def test_a_broker_that_has_just_come_back_is_tried_again_at_once(config: dict[str, Any]) -> None:
     """By default librdkafka waits up to 10 s, and the pause would be told as the brokers'."""
     assert config["reconnect.backoff.ms"] <= config["reconnect.backoff.max.ms"] == 200
+
+
+def test_each_of_them_logs_in() -> None:
+    login = ClientSecurity(login=Login("SCRAM-SHA-512", "alice", "p"))
+    configs = (
+        producer_config("b:9092", login, ProducerSettings()),
+        reader_config("b:9092", login),
+        member_config("b:9092", login, "g", 6000),
+        admin_config("b:9092", login),
+    )
+    assert {(config["security.protocol"], config["sasl.password"]) for config in configs} == {("SASL_PLAINTEXT", "p")}

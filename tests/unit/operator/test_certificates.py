@@ -27,6 +27,7 @@ from minikafka_operator.authorities import Authority, Renewal, authority_in, aut
 from minikafka_operator.broker_certificates import authorities_found
 from minikafka_operator.certificates import KeyPair, Subject, expiry, issued, matches, new_authority, serves
 
+from .test_rollout_lease import held_by
 from .world import BEGIN, NAMES, World, settled
 
 TLS = {"listeners": {"internal": {"tls": True, "authentication": {"type": "tls"}}}}
@@ -386,6 +387,22 @@ class TestRenewal:
             was = files
             world.now += timedelta(seconds=GRACE)
 
+    def test_while_an_experiment_goes_on_what_is_new_signs_nothing(self, annotation: str) -> None:
+        """Its clients trust, and show, what they have read when they began."""
+        world = with_tls()
+        name = NAMES.cluster_ca if annotation == RENEW_CLUSTER_CA_ANNOTATION else NAMES.clients_ca
+        signing, _ = self.seen(world, name)
+        held_by(world, "experiment/try/uid", 4 * GRACE)
+        world.cluster["metadata"]["annotations"] = {annotation: "1"}
+        for _ in range(3):
+            self.act(world)
+            assert self.seen(world, name)[0] == signing
+            world.now += timedelta(seconds=GRACE)
+        assert len(self.seen(world, name)[1]) == 2, "it is trusted already"
+        held_by(world, "", 0)
+        self.act(world)
+        assert self.seen(world, name)[0] != signing
+
     @pytest.mark.slow
     def test_by_itself_before_it_expires(self) -> None:
         world = with_tls()
@@ -430,6 +447,13 @@ class TestAuthority:
             "clientsCaExpires": "2027-11-21T12:00:00Z",
             "renewing": False,
         }
+
+    def test_one_that_has_expired_waits_for_no_experiment(self) -> None:
+        renewed = self.kept(self.now(self.kept(self.now(None)), asked="1"))
+        after = BEGIN + timedelta(days=366)
+        wanted = Renewal("demo", "cluster-ca", self.TERMS, "1", waits=True)
+        assert authority_now(renewed, "", wanted, BEGIN + timedelta(days=364)).following is not None
+        assert authority_now(renewed, "", wanted, after).following is None
 
     def test_one_that_has_expired_waits_for_nothing(self) -> None:
         late = 400 * 86_400

@@ -20,7 +20,7 @@ from minikafka.security.sasl_client import AuthenticationError, Login
 from minikafka.security.tls import TlsSettings
 from minikafka.server.broker import Broker
 from minikafka_kube.names import CERTIFICATES_PATH
-from minikafka_operator.access import MECHANISM, AccessChange, KnownAccess
+from minikafka_operator.access import MECHANISM, AccessChange, KnownAccess, QuotaChange
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.broker_security import (
     CLIENTS_CA_FILE,
@@ -99,19 +99,20 @@ def refused(found: Place, security: ClientSecurity) -> str:
 
 
 class Refusing:
-    """A connection to a broker that refuses to create ACLs of one kind, and notes what it is asked."""
+    """A connection to a broker that refuses ACLs of one kind, or quotas, and notes what it is asked."""
 
-    def __init__(self, refuses: Permission) -> None:
+    def __init__(self, refuses: Permission | None) -> None:
         self._refuses = refuses
         self.asked: list[str] = []
 
     def request(self, api_key: ApiKey, _: int, values: dict[str, Any]) -> Any:
-        rows = values.get("creations") or values.get("filters") or [{}]
+        rows = values.get("creations") or values.get("filters") or values.get("entries") or [{}]
         permission = rows[0].get("permission_type")
         self.asked.append(f"{ApiKey(api_key).name} {Permission(permission).name if permission else ''}".strip())
         refused = "creations" in values and permission == self._refuses
+        refused |= self._refuses is None and "entries" in values
         row = SimpleNamespace(error_code=44 if refused else 0, error_message="no room")
-        return SimpleNamespace(results=[row], filter_results=[row])
+        return SimpleNamespace(results=[row], filter_results=[row], entries=[row])
 
 
 @pytest.mark.parametrize("refuses", [Permission.DENY, Permission.ALLOW])
@@ -130,6 +131,16 @@ def test_an_acl_that_is_refused_leaves_no_more_allowed_than_there_should_be(refu
     assert connection.asked == ["CREATE_ACLS DENY", *done]
 
 
+def test_a_quota_that_is_refused_holds_up_nothing_else() -> None:
+    connection = Refusing(None)
+    admin = ClusterAdmin.__new__(ClusterAdmin)
+    admin._connection = cast(BrokerConnection, connection)
+    quotas = QuotaChange("alice", {"producer_byte_rate": 1.0, "request_percentage": None})
+    with pytest.raises(AdminError, match="POLICY_VIOLATION: no room"):
+        admin.change(AccessChange(created=frozenset({READS}), upserted=ALICE, quotas=quotas))
+    assert connection.asked == ["ALTER_CLIENT_QUOTAS", "CREATE_ACLS ALLOW", "ALTER_USER_SCRAM_CREDENTIALS"]
+
+
 @pytest.mark.slow
 async def test_the_operator_makes_and_removes_users_by_any_broker(tmp_path: Path) -> None:
     async with place(tmp_path, brokers=2) as found:
@@ -140,15 +151,19 @@ async def test_the_operator_makes_and_removes_users_by_any_broker(tmp_path: Path
             seen = []
             for broker_id in (1, 2):  # one of them is not the controller, and passes it on
                 with found.admin(operator, broker_id) as admin:
-                    admin.change(AccessChange(created=frozenset({READS}), upserted=ALICE))
+                    more = QuotaChange("alice", {"producer_byte_rate": 1024.0, "request_percentage": None})
+                    admin.change(AccessChange(created=frozenset({READS}), upserted=ALICE, quotas=more))
                     seen.append(admin.access(authorized=True))
-                    admin.change(AccessChange(removed="alice", deleted=frozenset({READS})))
+                    none = QuotaChange("alice", {"producer_byte_rate": None})
+                    admin.change(AccessChange(removed="alice", deleted=frozenset({READS}), quotas=none))
                     seen.append(admin.access(authorized=True))
                     with pytest.raises(AdminError, match=r"^RESOURCE_NOT_FOUND"):
                         admin.change(AccessChange(removed="alice"))
             return seen
 
-        there, gone = KnownAccess(frozenset({"alice"}), frozenset({READS})), KnownAccess(frozenset(), frozenset())
+        quotas = {"alice": {"producer_byte_rate": 1024.0}}
+        there = KnownAccess(frozenset({"alice"}), frozenset({READS}), quotas)
+        gone = KnownAccess(frozenset(), frozenset())
         assert await asyncio.to_thread(act) == [there, gone, there, gone]
 
 

@@ -11,7 +11,7 @@ from minikafka.config.properties import parse_properties
 from minikafka_operator.api.cluster import OPERATOR_KEYS, TYPED_KEYS, ClusterSpec
 from minikafka_operator.properties import Address, broker_properties, properties_text, settings_problems
 
-from .world import NAMES
+from .world import NAMES, World
 
 
 def spec(**given: Any) -> ClusterSpec:
@@ -34,6 +34,26 @@ def test_inside() -> None:
     assert (made["default.replication.factor"], made["min.insync.replicas"]) == ("3", "2")
     assert "minikafka.unflushed.dir" not in made
     assert "broker.rack" not in made
+
+
+@pytest.mark.parametrize("config", [{}, {"auto.create.topics.enable": "true"}], ids=["unsaid", "said"])
+def test_topics_are_not_made_for_who_asks_for_them(config: dict[str, str]) -> None:
+    made = properties(config=config)
+    assert made["auto.create.topics.enable"] == config.get("auto.create.topics.enable", "false")
+
+
+def test_where_they_were_they_still_are() -> None:
+    """A cluster of an operator that did not say so is not changed by a new one, nor is a broker that comes to it."""
+    world = World()
+    world.settle()
+    files = world.objects["ConfigMap", NAMES.config]["data"]
+    assert all("\nauto.create.topics.enable=false\n" in text for text in files.values())
+    for name, text in files.items():
+        files[name] = text.replace("auto.create.topics.enable=false\n", "")
+    world.edit(brokers={"replicas": 4})
+    world.settle()
+    files = world.objects["ConfigMap", NAMES.config]["data"]
+    assert len(files) == 4 and not [text for text in files.values() if "auto.create" in text]
 
 
 @pytest.mark.parametrize(
@@ -113,12 +133,13 @@ class TestProblems:
 
 
 def test_what_the_operator_sets_cannot_be_set() -> None:
-    """Otherwise a setting in ``spec.config`` would silently win or lose. Two are defaults, and may."""
+    """Otherwise a setting in ``spec.config`` would silently win or lose. Three are defaults, and may."""
     everything = {"listeners": {"external": {"type": "NodePort"}}, "rack": {"topologyKey": "z"}, "unflushedVolume": {}}
     made = set(properties(external=Address("h", 1), **everything))
     assert made - set(OPERATOR_KEYS) - set(TYPED_KEYS) == {
         "offsets.topic.replication.factor",
         "minikafka.ready.in.sync.timeout.ms",
+        "auto.create.topics.enable",
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 from minikafka.client.connection import NoAnswer
@@ -23,6 +23,7 @@ from minikafka_operator.certificates import KeyPair, Subject, matches
 from minikafka_operator.cluster_admin import AdminError, in_turn
 from minikafka_operator.user_reconciler import REFUSED_RETRY_SECONDS, UserReconciler
 
+from tests.copies import copied
 from tests.unit.kube.fake_api_server import FakeApiServer, Killed
 
 from .world import BEGIN, settled
@@ -49,6 +50,7 @@ class Brokers:
     def __init__(self) -> None:
         self.passwords: dict[str, str] = {}
         self.acls: set[Acl] = set()
+        self.quotas: dict[str, dict[str, float]] = {}
         self.asked = 0
         self.removed: list[str] = []
         self.silent = ""
@@ -68,7 +70,7 @@ class Brokers:
     def __exit__(self, *exception: object) -> None: ...
 
     def access(self, *, authorized: bool) -> KnownAccess:
-        return KnownAccess(frozenset(self.passwords), frozenset(self.acls) if authorized else None)
+        return KnownAccess(frozenset(self.passwords), frozenset(self.acls) if authorized else None, copied(self.quotas))
 
     def change(self, change: AccessChange) -> None:
         if self.refuses:
@@ -77,6 +79,10 @@ class Brokers:
         self.passwords.update([change.upserted] if change.upserted else [])
         self.removed += [change.removed] if change.removed else []
         self.passwords.pop(change.removed, None)
+        if change.quotas is not None:
+            both = {**self.quotas.pop(change.quotas.user, {}), **change.quotas.values}
+            left = {name: value for name, value in both.items() if value is not None}
+            self.quotas |= {change.quotas.user: left} if left else {}
 
 
 class Users:
@@ -127,7 +133,7 @@ class TestPassword:
     async def test_from_nothing_to_in_force(self, users: Users) -> None:
         users.apply("alice", **SCRAM, authorization={"type": "simple", "acls": [READS]})
         await users.looks()
-        assert users.condition("alice") == ("True", "InForce", "brokers know alice, and all of its ACLs")
+        assert users.condition("alice") == ("True", "InForce", "brokers know alice, and all of its ACLs and quotas")
         password = users.secret("alice")["password"]
         assert len(password) == 32 and users.brokers.passwords == {"alice": password}
         module = parse_for("SCRAM-SHA-512", users.secret("alice")["sasl.jaas.config"])
@@ -239,6 +245,41 @@ class TestCertificate:
             users.world.step()
         await users.looks()
         assert users.secret("bob")["user.crt"] != before["user.crt"]
+
+
+class TestQuotas:
+    """All quotas of the user alone are in its spec; those of others, and of its single clients, are not the operator's."""
+
+    LIMITS: ClassVar = {"producerByteRate": 1024, "requestPercentage": 55, "controllerMutationRate": 5}
+    BY_NAME: ClassVar = {"producer_byte_rate": 1024.0, "request_percentage": 55.0, "controller_mutation_rate": 5.0}
+
+    @pytest.mark.parametrize(("kind", "entity"), [(SCRAM, "alice"), (CERTIFICATE, "CN=alice")], ids=["scram", "tls"])
+    async def test_they_come_and_change_and_go(self, users: Users, kind: dict[str, Any], entity: str) -> None:
+        users.brokers.quotas = {"bob": {"producer_byte_rate": 1.0}}
+        users.apply("alice", **kind, quotas=self.LIMITS)
+        await users.looks()
+        assert users.condition("alice")[0] == "True" and users.brokers.quotas[entity] == self.BY_NAME
+        users.edit("alice", quotas={"consumerByteRate": 2048})
+        await users.looks()
+        assert users.brokers.quotas[entity] == {"consumer_byte_rate": 2048.0}
+        users.edit("alice", quotas=None)
+        await users.looks()
+        assert users.brokers.quotas == {"bob": {"producer_byte_rate": 1.0}}
+
+    async def test_what_somebody_has_changed_comes_right(self, users: Users) -> None:
+        users.apply("alice", **SCRAM, quotas=self.LIMITS)
+        await users.looks()
+        users.brokers.quotas["alice"] = {"producer_byte_rate": 9.0, "consumer_byte_rate": 9.0}
+        users.reconciler = users.new_operator()
+        await users.looks()
+        assert users.brokers.quotas == {"alice": self.BY_NAME}
+
+    async def test_they_go_with_the_user(self, users: Users) -> None:
+        users.apply("alice", **SCRAM, quotas=self.LIMITS)
+        await users.looks()
+        users.server.remove(USER, "alice")
+        await users.looks()
+        assert users.brokers.quotas == {} and (USER.name, "alice") not in users.server.objects
 
 
 class TestGoing:
@@ -555,7 +596,7 @@ class TestAccess:
     def test_what_comes_is_first_and_what_goes_is_last(self) -> None:
         """So that nothing that stays allowed is refused for a moment, and who goes cannot log in with less than all denials."""
         fields = list(AccessChange.__dataclass_fields__)
-        assert fields == ["created", "upserted", "removed", "deleted"]
+        assert fields == ["created", "upserted", "removed", "deleted", "quotas"]
 
     def test_a_cluster_without_an_authorizer(self) -> None:
         wanted = WantedAccess("User:alice", "alice", "x")

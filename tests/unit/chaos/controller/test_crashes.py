@@ -8,6 +8,7 @@ from minikafka_chaos.controller.kinds import (
     JOB,
 )
 from minikafka_chaos.controller.ledger import FaultRefused
+from minikafka_kube.kinds import CLUSTER, USER
 
 from tests.unit.chaos.controller.happenings import (
     KILL,
@@ -81,21 +82,30 @@ class TestControllerDies:
                 world.new_reconciler()
         raise AssertionError("never settled")
 
+    @staticmethod
+    def secured() -> World:
+        """A user is made for the experiment, too."""
+        world = World()
+        listeners = {"internal": {"tls": True, "authentication": {"type": "tls"}}}
+        world.server.objects[CLUSTER.name, "shop"]["spec"]["listeners"] = listeners
+        return world
+
     @pytest.mark.slow
     @pytest.mark.parametrize("ending", ["verdict", "abort", "runner", "delete"])
     @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
     async def test_at_every_write(self, ending: str, after: bool) -> None:
-        whole = World()
+        whole = self.secured()
         await self.life(whole, ending)
         expected = whole.server.log
         # The runner's own writes are in the log too; the controller's are counted apart from them.
         for point in range(1, len([told for told in expected if told != "runner"]) + 1):
-            world = World()
+            world = self.secured()
             world.server.dies_at, world.server.dies_after = point, after
             await self.life(world, ending)
             said = f"killed {'after' if after else 'before'} write {point} of {expected}"
             assert not world.on, said
             assert world.lease_holder() == "", said
+            assert (USER.name, "try-run") not in world.server.objects, said
             if ending == "delete":
                 assert not world.there, said
             else:

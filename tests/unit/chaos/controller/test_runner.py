@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.controller import runner
+from minikafka_chaos.controller.credentials import group_of
 from minikafka_chaos.controller.kinds import EXPERIMENT
 from minikafka_chaos.controller.ledger import Absent, ExperimentChanged, StatusLedger, Unavailable
 from minikafka_chaos.controller.reasons import Happening
@@ -236,7 +237,14 @@ class TestSharedGround:
     def ground(self, world: World, namespace: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ledger = StatusLedger(ObjectStatus(namespace, "try"), "me", world.locate, now=lambda: world.server.now)
         ledger.take()
-        made = SharedGround(namespace, "shop", tmp_path, listener=ClientListener.INTERNAL, ledger=ledger)
+        made = SharedGround(
+            namespace,
+            "shop",
+            tmp_path,
+            listener=ClientListener.INTERNAL,
+            group=group_of(world.experiment),
+            ledger=ledger,
+        )
         made._is_up, made._count = True, 3
         self.done: list[str] = []
 
@@ -249,14 +257,14 @@ class TestSharedGround:
         monkeypatch.setattr(made.agents, "ask", lambda *_: {"recovered": []})
         return made
 
-    def test_its_group_is_nobody_elses(self, ground: Any) -> None:
+    def test_its_group_is_nobody_elses(self, world: World, ground: Any) -> None:
         """Others may have a group of the usual name; and an earlier experiment's offsets outlive its topic."""
-        assert ground.group.startswith("readers-") and len(ground.group) > len("readers-") + 4
+        assert ground.group == f"readers-{world.experiment['metadata']['uid']}"
 
     def test_its_topics_are_written_down(self, world: World, ground: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         said: list[str] = []
 
-        def create(_bootstrap: str, plan: TopicPlan, _seconds: float) -> str:
+        def create(_bootstrap: str, _security: object, plan: TopicPlan, _seconds: float) -> str:
             said.append(f"{plan.name} {world.status['topics'][-1]['state']}")
             if plan.name == "taken":
                 raise TopicNotMade("TOPIC_ALREADY_EXISTS")
@@ -266,7 +274,7 @@ class TestSharedGround:
 
         monkeypatch.setattr(runner, "create_new_topic", create)
         monkeypatch.setattr(
-            runner, "wait_for_leaders", lambda _bootstrap, plan, _seconds: said.append(f"{plan.name} led")
+            runner, "wait_for_leaders", lambda _bootstrap, _security, plan, _seconds: said.append(f"{plan.name} led")
         )
         ground.clients.create_topic(TopicPlan("bank"), 1.0)
         for name in ("taken", "lost"):

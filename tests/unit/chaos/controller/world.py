@@ -23,7 +23,7 @@ from minikafka_chaos.controller.record import Whereabouts
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
 from minikafka_kube.api_server import ApiError
 from minikafka_kube.instants import time_text
-from minikafka_kube.kinds import CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, Object
+from minikafka_kube.kinds import CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, USER, Object
 from minikafka_kube.leadership import Alone
 from minikafka_kube.loops import ReconcileResult
 from minikafka_kube.names import Names
@@ -69,6 +69,7 @@ class World:
         self._renewed = 0
         self._topic_ids = itertools.count(1)
         self.brokers_away = False
+        self.operator_away = False
         self._cluster()
         self.server.put(EXPERIMENT, name, {"spec": copied(dict(spec or SCENARIO)), "metadata": {}})
         self.reconciler = self.new_reconciler()
@@ -327,7 +328,7 @@ class World:
 
     def kubernetes(self) -> bool:
         """Garbage and Jobs: a Job gets its pod; a pod whose Job is gone ends."""
-        moved = self._brokers_delete()
+        moved = self._brokers_delete() or self._operator_makes_users()
         for (kind, name), thing in list(self.server.objects.items()):
             if kind == JOB.name and not self.runner_pods():
                 owner = [{"kind": "Job", "name": name, "uid": thing["metadata"]["uid"], "controller": True}]
@@ -338,6 +339,15 @@ class World:
                     "status": {"phase": "Running"},
                 }
                 self.server.put(POD, f"{name}-abcde", made)
+                moved = True
+        return moved
+
+    def _operator_makes_users(self) -> bool:
+        """The operator makes their Secrets, and brokers know them."""
+        moved = False
+        for (kind, _), thing in self.server.objects.items():
+            if kind == USER.name and "status" not in thing and not self.operator_away:
+                thing["status"] = {"conditions": [{"type": "Ready", "status": "True", "observedGeneration": 1}]}
                 moved = True
         return moved
 

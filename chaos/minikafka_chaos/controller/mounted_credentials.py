@@ -1,0 +1,34 @@
+"""What the runner's pod has mounted of a secured cluster, as settings of clients. Read anew for each client that is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from minikafka.client.security import PLAINTEXT, ClientSecurity
+from minikafka.config.client_properties import client_security
+from minikafka.config.keys import ConfigError
+
+from minikafka_chaos.controller.credentials import CA_FILE, CERTIFICATE_FILE, PASSWORD_FILE, InternalListener
+from minikafka_chaos.errors import ToolTrouble
+
+
+def mounted_security(listener: InternalListener | None, folder: Path) -> ClientSecurity:
+    """How clients connect, and as whom. Raises ToolTrouble, which tells no secret, where something is missing or of no use."""
+    if listener is None:
+        return PLAINTEXT
+    properties = {"security.protocol": listener.protocol}
+    try:
+        if listener.protocol.startswith("SASL"):
+            properties["sasl.mechanism"] = "SCRAM-SHA-512"
+            properties["sasl.jaas.config"] = (folder / PASSWORD_FILE).read_text()
+        elif listener.authentication:
+            properties["ssl.keystore.type"] = "PEM"
+            properties["ssl.keystore.location"] = str(folder / CERTIFICATE_FILE)
+        if listener.tls and ((folder / CA_FILE).exists() or not listener.certificate_secret):
+            properties["ssl.truststore.type"] = "PEM"
+            properties["ssl.truststore.location"] = str(folder / CA_FILE)
+        return client_security(properties)
+    except OSError as error:
+        raise ToolTrouble(f"the credentials of the experiment cannot be read: {error}") from error
+    except ConfigError as error:
+        raise ToolTrouble(f"the credentials of the experiment are of no use: {error}") from error
