@@ -19,7 +19,7 @@ SHARED_BY_ALL = ("spark", "bootstrap", "shared_cluster")
 """Fixtures that all tests of a run share, of whatever file: one Spark session, a cluster for other people's clients and one
 for ours."""
 
-SHARED_BY_FILE = frozenset({"base", "cluster", "partition_dir", "secured", "store", "used", "witness"})
+SHARED_BY_FILE = frozenset({"base", "cluster", "partition_dirs", "secured", "store", "used", "witness"})
 """Fixtures that tests of a file share because they are slow to make."""
 
 JVM = frozenset({"java", "kafka_tools"})

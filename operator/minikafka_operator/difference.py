@@ -54,50 +54,62 @@ def differs(desired: Object, found: Object | None) -> str:
     """Return where the object found is not as desired (``spec.replicas``), or nothing when it is."""
     if found is None:
         return "it is not there"
-    return _difference(desired, found, "")
+    path = _difference(desired, found, "", "")
+    return "" if path is None else path.removeprefix(".")
 
 
-def _difference(desired: Any, found: Any, path: str) -> str:
+def _difference(desired: Any, found: Any, name: str, above: str) -> str | None:
+    """Return the path from here to the first thing that is not as desired; None when all is. ``name`` and ``above``: the last two
+    fields on the way here. The path is put together on the way back, for mostly there is none.
+    """
+    if isinstance(desired, str):  # most of all that there is
+        return None if desired == found or _same_amount(desired, found, name, above) else ""
     if isinstance(desired, Mapping):
-        if not isinstance(found, Mapping):
-            return path
-        for name, value in desired.items():
-            below = f"{path}.{name}" if path else str(name)
-            if name not in found:
-                if value in _LEFT_OUT:
-                    continue
-                return below
-            inner = _difference(value, found[name], below)
-            if inner:
-                return inner
-        return ""
-    if isinstance(desired, Sequence) and not isinstance(desired, str):
-        return _list_difference(desired, found, path)
+        return _mapping_difference(desired, found, name)
+    if isinstance(desired, Sequence):
+        return _list_difference(desired, found)
     if desired == found and isinstance(desired, bool) == isinstance(found, bool):
+        return None
+    return None if _same_amount(desired, found, name, above) else ""
+
+
+def _same_amount(desired: Any, found: Any, name: str, above: str) -> bool:
+    if name not in _QUANTITY_FIELDS and above not in _QUANTITY_FIELDS:
+        return False
+    amount = quantity(desired)
+    return amount is not None and amount == quantity(found)
+
+
+def _mapping_difference(desired: Mapping[str, Any], found: Any, above: str) -> str | None:
+    if not isinstance(found, Mapping):
         return ""
-    if _QUANTITY_FIELDS & set(path.split(".")[-2:]):
-        amount = quantity(desired)
-        if amount is not None and amount == quantity(found):
-            return ""
-    return path
+    for name, value in desired.items():
+        if name not in found:
+            if value in _LEFT_OUT:
+                continue
+            return f".{name}"
+        inner = _difference(value, found[name], name, above)
+        if inner is not None:
+            return f".{name}{inner}"
+    return None
 
 
-def _list_difference(desired: Sequence[Any], found: Any, path: str) -> str:
+def _list_difference(desired: Sequence[Any], found: Any) -> str | None:
     if not isinstance(found, Sequence) or isinstance(found, str):
-        return path
+        return ""
     key = next((k for k in _LIST_KEYS if desired and _tells_apart(k, desired)), None)
     if key is None:
         if len(desired) != len(found):
-            return path
+            return ""
         pairs = [(str(index), *pair) for index, pair in enumerate(zip(desired, found, strict=True))]
     else:
         by_key = {element.get(key): element for element in found if isinstance(element, Mapping)}
         pairs = [(str(element[key]), element, by_key.get(element[key])) for element in desired]
     for name, one, other in pairs:
-        inner = _difference(one, other, f"{path}[{name}]") if other is not None else f"{path}[{name}]"
-        if inner:
-            return inner
-    return ""
+        inner = _difference(one, other, "", "") if other is not None else ""
+        if inner is not None:
+            return f"[{name}]{inner}"
+    return None
 
 
 def _tells_apart(key: str, elements: Sequence[Any]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from minikafka.config import BrokerConfig, ConfigError
 from minikafka.log.unflushed_volume import usable_bytes
@@ -133,10 +134,17 @@ def settings_problems(spec: ClusterSpec, names: Names) -> tuple[str, ...]:
         key: _ENVIRONMENT.sub(lambda match: _STAND_INS.get(match[1], "stand-in"), value)
         for key, value in properties.items()
     }
+    problems = _refused(tuple(filled.items()))
+    return tuple(f"{_field(problem.partition('=')[0], spec)}: {problem}" for problem in problems)
+
+
+@lru_cache(maxsize=256)
+def _refused(properties: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """What a broker would refuse. Remembered, for each look at a cluster asks it of the same settings."""
     try:
-        BrokerConfig.from_properties(filled)
+        BrokerConfig.from_properties(dict(properties))
     except ConfigError as error:
-        return tuple(f"{_field(problem.partition('=')[0], spec)}: {problem}" for problem in error.problems)
+        return tuple(error.problems)
     return ()
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from minikafka.local.cluster import LocalCluster
@@ -167,7 +168,7 @@ def test_an_abort_in_the_middle_of_faults_leaves_nothing(parted: Running) -> Non
     assert parted.verdicts() == ["Aborted"]
 
 
-def test_a_directory_that_is_no_run_is_bad_input(tmp_path: Path) -> None:
-    done = subprocess.run((*MINIKAFKA, "chaos", "abort", str(tmp_path / "nowhere")), capture_output=True, text=True)
+def test_a_directory_that_is_no_run_is_bad_input(tmp_path: Path, call_cli: Any) -> None:
+    done = call_cli("chaos", "abort", tmp_path / "nowhere")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import itertools
 import json
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from minikafka.agent.power_loss import PowerLossMode
+from minikafka.cli.main import main
 from minikafka.local import process
 from minikafka.local.cluster import is_ready
 from minikafka.local.layout import ClusterRecord, new_cluster_id, properties, render, write_atomic
@@ -65,6 +67,13 @@ class Kubelet:
         self._thread.join(SECONDS_MAX)
 
 
+def answer(line: str) -> dict[str, Any]:
+    """What a verb said."""
+    assert line.count("\n") == 1, line
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
 class Pod:
     """One broker with an unflushed volume, its kubelet, and the agent's verbs."""
 
@@ -81,18 +90,18 @@ class Pod:
         self.bootstrap = record.bootstrap
         command = [sys.executable, "-P", "-m", "minikafka.cli", "broker", "--config", str(self.config)]
         self.kubelet = Kubelet([*command, "--gate", str(self.gate)], root / "broker.log")
+        self.options = ("--config", str(self.config), "--folder", str(self.chaos))
         self.others: list[subprocess.Popen[bytes]] = []
 
     def command(self, *arguments: object) -> list[str]:
-        options = ["--config", str(self.config), "--folder", str(self.chaos)]
-        return [sys.executable, "-P", "-m", "minikafka.cli", "agent", *map(str, arguments), *options]
+        return [sys.executable, "-P", "-m", "minikafka.cli", "agent", *map(str, arguments), *self.options]
 
     def run(self, *arguments: object) -> tuple[int, dict[str, Any]]:
-        """One verb: exit code and answer."""
-        done = subprocess.run(self.command(*arguments), capture_output=True, text=True, timeout=SECONDS_MAX)
-        assert done.stdout.count("\n") == 1, (done.stdout, done.stderr)
-        found: dict[str, Any] = json.loads(done.stdout)
-        return done.returncode, found
+        """One verb, in this process: exit code and answer."""
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            code = main([str(argument) for argument in ("agent", *arguments, *self.options)])
+        return code, answer(out.getvalue())
 
     def ask(self, *arguments: object) -> dict[str, Any]:
         """One verb that has to succeed."""
@@ -160,7 +169,8 @@ def pod(tmp_path: Path, until: Until) -> Iterator[Pod]:
 
 
 def test_killed_and_held_until_released(pod: Pod, until: Until) -> None:
-    told = pod.ask("kill", "--id", "k1", "--seconds", FAR)
+    command = pod.command("kill", "--id", "k1", "--seconds", FAR)  # as the kubelet's exec starts it
+    told = answer(subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=True).stdout)
     assert (told["stage"], told["repeated"], told["pids"]) == ("active", False, [pod.kubelet.started[0].pid])
     assert pod.kubelet.started[0].wait() == -signal.SIGKILL
     until(lambda: pod.waits_at_gate, seconds=SECONDS_MAX)

@@ -31,8 +31,8 @@ def data(tmp_path: Path) -> Iterator[Path]:
         cluster.down(timeout=5)
 
 
-def up(run_cli: Any, data: Path, *arguments: object) -> dict[str, Any]:
-    done = run_cli("up", "--data", data, "--detach", "--json", *READY, *arguments)
+def up(cli: Any, data: Path, *arguments: object) -> dict[str, Any]:
+    done = cli("up", "--data", data, "--detach", "--json", *READY, *arguments)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\n") == 1
     return dict(json.loads(done.stdout))
@@ -52,25 +52,25 @@ def test_up_down_and_up_again(run_cli: Any, call_cli: Any, data: Path) -> None:
     status = call_cli("status", "--data", data, "--json")
     assert (status.returncode, json.loads(status.stdout)["cluster_id"]) == (0, shown["cluster_id"])
 
-    assert up(run_cli, data) == shown  # already up: the same, and nothing was started
+    assert up(call_cli, data) == shown  # already up: the same, and nothing was started
     os.kill(shown["brokers"][1]["pid"], signal.SIGKILL)
-    again = up(run_cli, data)
+    again = up(call_cli, data)
     assert [again["brokers"][n]["pid"] == shown["brokers"][n]["pid"] for n in range(3)] == [True, False, True]
 
     down = run_cli("down", "--data", data, "--json", "--timeout", 120)
     assert (down.returncode, down.stderr) == (0, "")
     assert json.loads(down.stdout) == {"stopped": [1, 2, 3], "killed": []}
     assert call_cli("status", *at).returncode == 3
-    twice = run_cli("down", "--data", data)
+    twice = call_cli("down", "--data", data)
     assert (twice.returncode, twice.stdout) == (0, "no broker was running\n")
 
-    up(run_cli, data)
+    up(call_cli, data)
     assert call_cli("consume", "bank", "--from-beginning", "--until-end", *at).stdout == "a\nb\n"
 
 
-def test_up_refuses_in_one_line(run_cli: Any, call_cli: Any, data: Path) -> None:
+def test_up_refuses_in_one_line(call_cli: Any, data: Path) -> None:
     base = free_base_port(2)
-    up(run_cli, data, "--brokers", 1, "--base-port", base)
+    up(call_cli, data, "--brokers", 1, "--base-port", base)
     for arguments, line in (
         (("--brokers", 2), f"brokers: {data} was made with 1, not 2"),
         (("--base-port", base + 1), f"base port: {data} was made with {base}, not {base + 1}"),
@@ -130,8 +130,8 @@ def test_the_foreground_brings_them_down_at_the_end(data: Path, number: signal.S
     assert LocalCluster(data).pid(1) is None
 
 
-def test_the_foreground_also_brings_down_what_ran_before(run_cli: Any, data: Path) -> None:
-    before = up(run_cli, data, "--brokers", 1, "--base-port", free_base_port(1))
+def test_the_foreground_also_brings_down_what_ran_before(call_cli: Any, data: Path) -> None:
+    before = up(call_cli, data, "--brokers", 1, "--base-port", free_base_port(1))
     process, shown = foreground(data)
     assert shown == before
     process.send_signal(signal.SIGINT)
@@ -154,10 +154,10 @@ def test_an_interrupted_start_leaves_nothing_behind(data: Path, until: Any) -> N
     assert [broker.pid for broker in LocalCluster(data).info().brokers] == [None, None, None]
 
 
-def test_a_broker_refuses_a_bad_file_in_one_line(run_cli: Any, tmp_path: Path) -> None:
+def test_a_broker_refuses_a_bad_file_in_one_line(call_cli: Any, tmp_path: Path) -> None:
     file = tmp_path / "broker.properties"
     file.write_text("node.id=1\nno.such.key=1\n")
-    done = run_cli("broker", "--config", file)
+    done = call_cli("broker", "--config", file)
     assert (done.returncode, done.stdout) == (2, "")
     assert "no.such.key" in done.stderr
     assert "Traceback" not in done.stderr

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+from minikafka_analytics.commands import prewarm_worker
 
+from tests.spark import java, spark
 from tests.waiting import until_now
+
+__all__ = ["java", "spark"]
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -42,17 +51,6 @@ def brokers_below(folder: Path) -> list[int]:
 
 def journals(runs: Path) -> list[str]:
     return [path.read_text() for path in runs.glob("*/journal.jsonl")]
-
-
-@pytest.fixture
-def java() -> None:
-    """Skips where there is no Java, in the words of the product."""
-    from minikafka_analytics.spark.java import JavaMissing, find_java
-
-    try:
-        find_java()
-    except JavaMissing as missing:
-        pytest.skip(str(missing))
 
 
 @pytest.fixture
@@ -96,9 +94,47 @@ def test_the_demo_passes_twice(runs: Path) -> None:
     assert len(list(runs.iterdir())) == 2
 
 
-def test_a_demo_is_judged_twice_and_leaves_no_jvm(runs: Path, java: None) -> None:
+RELAY = """
+import socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as peer:
+    peer.sendall(f"{sys.argv[2]}\\n{sys.stdin.readline()}".encode())
+    print(peer.makefile().readline(), end="", flush=True)
+"""
+RELAYED = """
+import sys
+from minikafka.cli.main import main
+from minikafka_analytics.commands.prewarm import PrewarmedAnalysis
+PrewarmedAnalysis.__init__.__defaults__ = ((sys.executable, "-c", *sys.argv[1:3]),)
+del sys.argv[1:3]
+sys.exit(main())
+"""
+
+
+def test_a_demo_is_judged_twice(runs: Path, spark: object) -> None:
+    """The process of its analysis hands its order on to this one, whose JVM is warm; with a JVM of its own: below."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as beside:
+        relayed = [RELAYED, RELAY, str(server.getsockname()[1])]
+        told = beside.submit(judged_twice, [sys.executable, "-P", "-c", *relayed, *demo()[4:]], runs)
+        told.add_done_callback(
+            lambda _: server.shutdown(socket.SHUT_RDWR)
+        )  # a demo that asks nothing is not waited for
+        with suppress(OSError), server.accept()[0] as peer:
+            size, asked = islice(peer.makefile("rb"), 2)
+            order = prewarm_worker.Order(io.BytesIO(asked), lambda: None, lambda: None)
+            assert order.wait(SPARK_DEADLINE_S)
+            peer.sendall(json.dumps(prewarm_worker.answer_to(order, int(size))).encode() + b"\n")
+        told.result()
+
+
+@pytest.mark.full
+def test_a_demo_leaves_no_jvm(runs: Path, java: None) -> None:
+    judged_twice(demo(), runs)
+
+
+def judged_twice(command: list[str], runs: Path) -> None:
+    """Runs a demo that has its report made: both judges agree, and whatever it started is gone."""
     done = subprocess.run(
-        demo("--json", "--seconds", "8", "--out", str(runs)),
+        [*command, "--json", "--seconds", "8", "--out", str(runs)],
         capture_output=True,
         text=True,
         timeout=DEMO_DEADLINE_S + SPARK_DEADLINE_S,

@@ -13,7 +13,8 @@ import subprocess
 import sys
 import tomllib
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -81,10 +82,15 @@ OPTIONAL = {"broker-image/minikafka": {"pyyaml"}}
 """Imported where somebody's kubeconfig is YAML, with a line that says how to get it (kubernetes/credentials.py)."""
 
 
+@cache
+def distributions_of_modules() -> Mapping[str, list[str]]:
+    return packages_distributions()
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_imports_only_what_its_extra_asks_for(package: str) -> None:
     """The development environment has everything, so no other test would notice."""
-    distributions = packages_distributions()
+    distributions = distributions_of_modules()
     needed = {
         normal(distribution)
         for source in (REPOSITORY / package).rglob("*.py")

@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sqlite3
 import struct
 import threading
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,6 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.telemetry.events import EVENTS, problem
 from minikafka.telemetry.metric import COUNTER, GAUGE, HISTOGRAM, Metric
 from minikafka.telemetry.metrics import BUILD_INFO, COMPONENT_FAILED, ELECTIONS, LOG_DIR_SIZE, METRICS
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.interop.raw_client import (
     PartitionInfo,
@@ -50,6 +51,8 @@ Labels = tuple[tuple[str, str], ...]
 OFFSETS_TOPIC = "__consumer_offsets"
 DEADLINE = 90
 FORGED_EACH_TIME = 40
+SESSION_MS_MIN = 6000
+"""Of a member of a group, by default."""
 SEGMENT_BYTES = 1100
 CLUSTER_CONFIG = {
     "broker.session.timeout.ms": "6000",  # no broker is fenced but on purpose, however busy the machine
@@ -58,6 +61,17 @@ CLUSTER_CONFIG = {
     "log.flush.offset.checkpoint.interval.ms": "500",
     "replica.high.watermark.checkpoint.interval.ms": "200",
 }
+
+
+SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
+LABEL = re.compile(r'(\w+)="([^"]*)"')
+"""No value of a label here has a quotation mark; tests/unit/telemetry/test_metrics.py reads pages with Prometheus's own parser,
+which is slow."""
+
+
+@cache
+def labels_of(text: str) -> Labels:
+    return tuple(sorted(LABEL.findall(text)))
 
 
 class Witness:
@@ -79,9 +93,8 @@ class Witness:
                     page = answer.read().decode()
             except OSError:  # down, or paused
                 continue
-            for family in text_string_to_metric_families(page):
-                for sample in family.samples:
-                    self.values[sample.name][broker.id, tuple(sorted(sample.labels.items()))].append(sample.value)
+            for name, labels, value in SAMPLE.findall(page):
+                self.values[name][broker.id, labels_of(labels)].append(float(value))
 
     def latest(self, name: str, broker: int, **labels: str) -> float:
         """The value of now; 0 for what a page does not have yet."""
@@ -253,9 +266,9 @@ class Story:
     def a_request_waits_for_another(self) -> None:
         """Two join a group one after the other: the second waits for the first, and a request behind it for the second."""
 
-        def joining(session_ms: int) -> bytes:
+        def joining() -> bytes:
             group, nobody, kind, protocol = b"\0\5queue", b"\0\0", b"\0\x08consumer", b"\0\0\0\1\0\5range\0\0\0\0"
-            body = group + struct.pack(">ii", session_ms, 60_000) + nobody + kind + protocol
+            body = group + struct.pack(">ii", SESSION_MS_MIN, 60_000) + nobody + kind + protocol
             return bytes(request(ApiKey.JOIN_GROUP, 3, body, flexible=False))
 
         coordinator = self.led(OFFSETS_TOPIC).leader
@@ -267,8 +280,8 @@ class Story:
             RawConnection(self.address(coordinator), 60) as first,
             RawConnection(self.address(coordinator), 60) as second,
         ):
-            assert first.call(joining(20_000))
-            second.send(joining(20_000) + request(ApiKey.API_VERSIONS, 0, b"", flexible=False))
+            assert first.call(joining())
+            second.send(joining() + request(ApiKey.API_VERSIONS, 0, b"", flexible=False))
             self.until(queued, lambda n: n == 1, seconds=DEADLINE)
             second.receive()
             second.receive()

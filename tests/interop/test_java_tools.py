@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.forms import in_full
 from tests.interop.journey import CODECS, PARTITIONS, REPLICATION_FACTOR, codecs_in_log
-from tests.interop.kafka_jars import SHORT_LIVED, run_tool, tool_command
+from tests.interop.kafka_jars import run_tool, short_lived, tool_command
 from tests.waiting import until_now
 
 pytestmark = [pytest.mark.usefixtures("kafka_tools"), pytest.mark.timeout(900)]
@@ -46,6 +46,10 @@ class Cluster:
 
     def run(self, tool: str, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
         return run_tool(tool, "--bootstrap-server", self.bootstrap, *arguments, stdin=stdin, check=check)
+
+    def topics(self) -> set[str]:
+        """The names of all, without a tool."""
+        return set(AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(timeout=CREATED_SECONDS_MAX).topics)
 
     def create(self, topic: str, partitions: int = PARTITIONS, **config: str) -> None:
         """Make a topic without a tool, which would be another JVM."""
@@ -160,7 +164,7 @@ def test_a_topic_is_made_described_and_deleted(cluster: Cluster, topic: str) -> 
         assert sorted(replicas.split(",")) == sorted(in_sync.split(","))
         assert len(replicas.split(",")) == 3
     cluster.run(TOPICS, "--delete", "--topic", topic)
-    until_now(lambda: topic not in cluster.run(TOPICS, "--list").split(), what="the topic is gone")
+    until_now(lambda: topic not in cluster.topics(), what="the topic is gone")
 
 
 @pytest.mark.full
@@ -170,6 +174,7 @@ def test_a_topic_is_made_once_and_grows(cluster: Cluster, topic: str) -> None:
     assert "already exists" in cluster.run(TOPICS, "--create", "--topic", topic, *shape, check=False)
     cluster.run(TOPICS, "--alter", "--topic", topic, "--partitions", "4")
     assert len(rows_of(cluster, topic, 4)) == 4
+    assert topic in cluster.run(TOPICS, "--list").split()
 
 
 def reset(cluster: Cluster, topic: str, group: str, *where: str) -> None:
@@ -234,8 +239,12 @@ def test_two_members_share_the_partitions(cluster: Cluster, topic: str, group: s
 def running_consumer(cluster: Cluster, topic: str, group: str) -> Iterator[list[str]]:
     """A console consumer that runs until the block ends; the lines it has printed so far."""
     arguments = ("--bootstrap-server", cluster.bootstrap, "--topic", topic, "--group", group, "--from-beginning")
-    command = tool_command(CONSUMER, *arguments, jvm=SHORT_LIVED)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with (
+        short_lived(CONSUMER) as jvm,
+        subprocess.Popen(
+            tool_command(CONSUMER, *arguments, jvm=jvm), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process,
+    ):
         assert process.stdout is not None
         lines: list[str] = []
         stream = process.stdout

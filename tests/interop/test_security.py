@@ -261,8 +261,9 @@ def test_kafkas_own_tools(users: Secured, topic: str) -> None:
     wish = "SCRAM-SHA-512=[iterations=8192,password=java's]"
     of_java = ("--entity-type", "users", "--entity-name", "java")
     run_tool("kafka.admin.ConfigCommand", *where, "--alter", "--add-config", wish, *of_java)
-    described = run_tool("kafka.admin.ConfigCommand", *where, "--describe", *of_java)
-    assert "SCRAM-SHA-512=iterations=8192" in described
+    admin = AdminClient(librdkafka(users, "SECURE PLAIN"))
+    (found,) = admin.describe_user_scram_credentials(["java"])["java"].result(SECONDS_MAX).scram_credential_infos
+    assert (found.mechanism, found.iterations) == (ScramMechanism.SCRAM_SHA_512, 8192)
     jaas = f'{SCRAM} required username="java" password="java\'s";'
     theirs = users.properties(
         "java",
@@ -277,6 +278,15 @@ def test_kafkas_own_tools(users: Secured, topic: str) -> None:
     limits = ("--from-beginning", "--max-messages", "2", "--timeout-ms", "90000")
     printed = run_tool("org.apache.kafka.tools.consumer.ConsoleConsumer", *server, *limits)
     assert [line for line in printed.splitlines() if line in ("one", "two")] == ["one", "two"]
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("kafka_tools")
+def test_kafkas_own_tool_shows_a_user(users: Secured) -> None:
+    """Whom another client has made."""
+    where = ("--bootstrap-server", users.at("SECURE"), "--command-config", command_config(users, "SECURE PLAIN"))
+    shown = run_tool("kafka.admin.ConfigCommand", *where, "--describe", "--entity-type", "users", "--entity-name", BOB)
+    assert "SCRAM-SHA-512=iterations=4096" in shown
 
 
 @pytest.mark.full

@@ -27,6 +27,7 @@ from minikafka_analytics.storage.paths import PREFIX_SETTING, decoded, encoded
 
 ROOT: Final = "/webhdfs/v1"
 IDLE_SECONDS_MAX: Final = 60
+CLOSE_S: Final = 0.05  # at most, from the end of the analysis until the server notices it
 STRANGERS_MAX: Final = 256
 """Connections that have not shown the key: of more than these the oldest is closed, else strangers could hold all threads."""
 BLOCK_BYTES: Final = 128 << 20
@@ -84,7 +85,7 @@ def serving(address: str, readable: Sequence[Path], writable: Sequence[Path]) ->
     """
     key = f"X-Minikafka-{secrets.token_hex(16)}"
     server = (_Server6 if ":" in address else _Server)((address, 0), key, Folders(readable, writable))
-    thread = threading.Thread(target=server.serve_forever, name="file server", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(CLOSE_S,), name="file server", daemon=True)
     thread.start()
     try:
         yield {

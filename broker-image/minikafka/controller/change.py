@@ -158,7 +158,9 @@ def change(
     target = tuple(r for r in target if r not in uncleanly_stopped)
     wanted = assignment or PartitionAssignment(old.replicas, old.adding, old.removing)
     wanted, target = finish_reassignment(wanted, target) or (wanted, target)
-    base = replace(old, replicas=wanted.replicas, adding=wanted.adding, removing=wanted.removing)
+    base = old
+    if wanted != (old.replicas, old.adding, old.removing):
+        base = replace(old, replicas=wanted.replicas, adding=wanted.adding, removing=wanted.removing)
     elr = rules.next_elr(base, target, uncleanly_stopped)
     leader, clean = rules.elect(base, target, elr, election)
     last_known = rules.last_known_leader(base, target, leader)

@@ -52,6 +52,8 @@ _KILL_TIMEOUT = 10.0
 _PAUSE_TIMEOUT = 2.0
 _LOCK_TIMEOUT = 60.0
 _POLL_SECONDS = 0.02
+_POLL_SHARE, _POLL_SECONDS_MAX = 0.1, 0.25
+"""Who starts a broker looks the less often the longer it takes: on a busy machine looking takes it from the broker."""
 _LOG_TAIL_BYTES = 4096
 
 
@@ -227,7 +229,8 @@ class LocalCluster:
                 words = self._last_words(pending[0])
                 raise BrokerFailed(f"broker {pending[0]} was not ready after {timeout:g} s{words}")
             if pending:
-                time.sleep(_POLL_SECONDS)
+                waited = time.monotonic() - started
+                time.sleep(min(max(_POLL_SECONDS, waited * _POLL_SHARE), _POLL_SECONDS_MAX))
 
     # -- faults -----------------------------------------------------------------------------------------------------
 

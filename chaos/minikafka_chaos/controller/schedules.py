@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import count, islice
+from itertools import count, islice, takewhile
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -182,7 +182,7 @@ def _what_is_due(seen: ObservedSchedule, spec: ScheduleSpec) -> Step:
     before = seen.status
     last = _dealt_with(before, seen.now) or begin
     uid = str(seen.schedule["metadata"]["uid"])
-    behind = [when for when in islice(times(spec, uid, begin, last), BEHIND_MAX) if when <= seen.now]
+    behind = list(islice(takewhile(lambda when: when <= seen.now, times(spec, uid, begin, last)), BEHIND_MAX))
     if len(behind) == BEHIND_MAX:  # away for very long: begin anew from now
         behind = [*behind[:-1], seen.now]
     upcoming = next(times(spec, uid, begin, max(last, seen.now)))

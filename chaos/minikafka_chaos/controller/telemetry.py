@@ -82,8 +82,9 @@ class ControllerTelemetry(Looking):
             self.fault_active.labels(*key, fault, target).set(1)
         self._shown[key] = on
         self.faults.labels(*key).set(status.faults_made or 0)
-        for phase in Phase:
-            self.phase.labels(*key, phase.value).set(1 if status.phase is phase else 0)
+        if key not in self._phases or self._phases[key] is not status.phase:
+            for phase in Phase:
+                self.phase.labels(*key, phase.value).set(1 if status.phase is phase else 0)
         if status.lost is not None:
             self.lost.labels(*key).set(status.lost)
         self._count_ends(key, status)

@@ -12,7 +12,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from minikafka.protocol.types import TopicPartition
@@ -27,6 +29,8 @@ STATUS_TIMEOUT_S = 1.0
 """For a condition that is waited for."""
 
 KEPT_PREFIXES = ("minikafka_", "process_")
+SERIES_MAX = 20_000
+"""Whose names and labels are remembered from page to page."""
 
 
 class Sample(NamedTuple):
@@ -39,10 +43,31 @@ class Sample(NamedTuple):
 
 def parse_metrics(text: str, prefixes: tuple[str, ...] = KEPT_PREFIXES) -> list[Sample]:
     """The samples with these name prefixes. Raises ValueError for a line that is none."""
+    found = []
     # Not splitlines: only a newline ends a line, and a group's name may have any of the others (U+2028, a form feed).
-    kept = "\n".join(line for line in text.split("\n") if line.startswith(prefixes)) + "\n"
-    families = text_string_to_metric_families(kept)
-    return [Sample(sample.name, sample.labels, sample.value) for family in families for sample in family.samples]
+    for line in text.split("\n"):
+        if line.startswith(prefixes):
+            series, _, value = line.rpartition(" ")
+            name, labels = _series(series)
+            found.append(Sample(name, labels, _value(value)))
+    return found
+
+
+def _value(text: str) -> float:
+    """A whole number stays one, as a run's files have it."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+@lru_cache(maxsize=SERIES_MAX)
+def _series(text: str) -> tuple[str, Mapping[str, str]]:
+    """The name and the labels of a line, by Prometheus' own parser: that is slow, and page after page has the same series."""
+    ((sample,),) = (family.samples for family in text_string_to_metric_families(f"{text} 0\n"))
+    if sample.timestamp is not None:  # then the number behind it is no value
+        raise ValueError(f"{text}: a sample with a timestamp, which no broker tells")
+    return sample.name, MappingProxyType(sample.labels)
 
 
 Fetch = Callable[[str, float], str]
@@ -59,10 +84,12 @@ def fetch(url: str, timeout_s: float) -> str:
         raise OSError(str(getattr(error, "reason", error))) from error
 
 
-def scrape(url: str, timeout_s: float = SCRAPE_TIMEOUT_S, fetch: Fetch = fetch) -> list[Sample]:
+def scrape(
+    url: str, timeout_s: float = SCRAPE_TIMEOUT_S, fetch: Fetch = fetch, prefixes: tuple[str, ...] = KEPT_PREFIXES
+) -> list[Sample]:
     """The broker's metrics now. Raises OSError when it does not answer in time."""
     try:
-        return parse_metrics(fetch(url, timeout_s))
+        return parse_metrics(fetch(url, timeout_s), prefixes)
     except ValueError as error:
         raise OSError(str(error)) from error
 
@@ -103,13 +130,13 @@ def replica_status(samples: Iterable[Sample], topic_partition: TopicPartition) -
 
 def scrape_status(url: str, topic_partition: TopicPartition, fetch: Fetch = fetch) -> ReplicaStatus:
     """One replica as the metrics at `url` tell it now; nothing at all when nobody answers."""
-    return replica_status(scrape_or_nothing(url, fetch), topic_partition)
+    return replica_status(scrape_or_nothing(url, fetch, tuple(_FIELDS)), topic_partition)
 
 
-def scrape_or_nothing(url: str, fetch: Fetch = fetch) -> list[Sample]:
+def scrape_or_nothing(url: str, fetch: Fetch = fetch, prefixes: tuple[str, ...] = KEPT_PREFIXES) -> list[Sample]:
     """The broker's metrics now; none when nobody answers."""
     try:
-        return scrape(url, STATUS_TIMEOUT_S, fetch)
+        return scrape(url, STATUS_TIMEOUT_S, fetch, prefixes)
     except OSError:
         return []
 

@@ -26,11 +26,15 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A kind of anomaly, the query that finds it, and its sentence. Queries may use `$idempotence`."""
+    """A kind of anomaly, the query that finds it, and its sentence. Queries may use `$idempotence`.
+
+    It is not asked where there are no rows of what it is `about` (a table, or one with a condition): it would find nothing.
+    """
 
     kind: AnomalyKind
     query: str
     sentence: Callable[[Row], str]
+    about: str | None = None
 
 
 @dataclass(slots=True)
@@ -48,7 +52,12 @@ def find(
 ) -> list[AnomalySummary]:
     """Return what each check finds; kinds without any are left out. `strict` kinds are errors also where they would be notes."""
     found = []
+    is_there: dict[str | None, bool] = {None: True}
     for check in checks:
+        if check.about not in is_there:
+            is_there[check.about] = evidence.one(f"SELECT 1 FROM {check.about} LIMIT 1") is not None
+        if not is_there[check.about]:
+            continue
         query = check.query.replace("$idempotence", str(settings.idempotence).lower())
         evidence.run(f"CREATE OR REPLACE TEMP TABLE found AS {query}")
         number, notes = evidence.db.execute("SELECT count(*), count(*) FILTER (note) FROM found").fetchall()[0]
@@ -84,8 +93,8 @@ _LOST = """
 """
 
 
-def _lost_query(kind: AnomalyKind) -> str:
-    return _LOST.format(kind.value, kind.value)
+def _loss(kind: AnomalyKind, sentence: Callable[[Row], str]) -> Check:
+    return Check(kind, _LOST.format(kind.value, kind.value), sentence, about=f"fates WHERE fate = '{kind.value}'")
 
 
 def _where(row: Row) -> str:
@@ -151,9 +160,9 @@ def _skipped(row: Row) -> str:
 
 
 CHECKS = (
-    Check(AnomalyKind.LOST_WRITE, _lost_query(AnomalyKind.LOST_WRITE), _lost),
-    Check(AnomalyKind.UNSEEN, _lost_query(AnomalyKind.UNSEEN), _lost),
-    Check(AnomalyKind.LOST_BELOW_START, _lost_query(AnomalyKind.LOST_BELOW_START), _below_start),
+    _loss(AnomalyKind.LOST_WRITE, _lost),
+    _loss(AnomalyKind.UNSEEN, _lost),
+    _loss(AnomalyKind.LOST_BELOW_START, _below_start),
     Check(
         AnomalyKind.VANISHED_READ,
         """
@@ -220,10 +229,10 @@ CHECKS = (
         """,
         lambda row: f"reader {row['reader']} read {row['value']!r} at offset {row['pos']}, which nobody has sent there",
     ),
-    Check(AnomalyKind.INT_POLL_SKIP, _skip_query(True), _skipped),
-    Check(AnomalyKind.POLL_SKIP, _skip_query(False), _skipped),
-    Check(AnomalyKind.INT_NONMONOTONIC_POLL, _back_query(True), _went_back),
-    Check(AnomalyKind.NONMONOTONIC_POLL, _back_query(False), _went_back),
+    Check(AnomalyKind.INT_POLL_SKIP, _skip_query(True), _skipped, "jumps"),
+    Check(AnomalyKind.POLL_SKIP, _skip_query(False), _skipped, "jumps"),
+    Check(AnomalyKind.INT_NONMONOTONIC_POLL, _back_query(True), _went_back, "jumps"),
+    Check(AnomalyKind.NONMONOTONIC_POLL, _back_query(False), _went_back, "jumps"),
     Check(
         AnomalyKind.NONMONOTONIC_SEND,
         """
@@ -308,6 +317,7 @@ CHECKS = (
             f"group {row['group']} has gone on to offset {row['reach']}, and no member has processed {row['value']!r} at offset "
             f"{row['pos']}, nor is it a dead letter"
         ),
+        about="members",
     ),
     Check(
         AnomalyKind.REPROCESSED,
@@ -316,6 +326,7 @@ CHECKS = (
         GROUP BY ALL HAVING count(*) > 1
         """,
         lambda row: f"group {row['group']} has processed {row['value']!r} at offset {row['pos']} {row['times']} times",
+        about="members",
     ),
     Check(
         AnomalyKind.REWOUND,
@@ -328,6 +339,7 @@ CHECKS = (
         lambda row: (
             f"member {row['member']} of group {row['group']} went on at offset {row['pos']}, and {row['committed']} was committed"
         ),
+        about="members",
     ),
     Check(
         AnomalyKind.DUPLICATE_DEAD_LETTER,
@@ -338,6 +350,7 @@ CHECKS = (
         lambda row: (
             f"{row['value']!r} at offset {row['pos']} is a dead letter of group {row['group']} {row['times']} times"
         ),
+        about="members",
     ),
 )
 

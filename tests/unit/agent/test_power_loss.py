@@ -16,7 +16,7 @@ from tests.unit.log.build import NOW_MS, TP, batch, contents
 SMALL = LogConfig(segment_bytes=600)
 FLUSHED, UNFLUSHED = 4, 9
 """Batches; so many that the unflushed ones span segments."""
-SEEDS = range(40)
+SEEDS = range(12)
 
 
 class Disk:

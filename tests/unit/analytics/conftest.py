@@ -15,6 +15,10 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode does not make s
 
 from synthetic_run import Expected, write_run
 
+from tests.spark import java, spark
+
+__all__ = ["java", "spark"]
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "good": {},
     "lossy [1] {a}": {"lose": True, "duplicate": True, "torn": True},  # a name full of Hadoop's wildcards
@@ -23,6 +27,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "foreign-lines": {"foreign": True},
     "history-only": {},
 }
+BESIDE = ("metrics/samples.jsonl", *(f"events/broker-{n}.jsonl" for n in (1, 2, 3)))
+LEFT_OUT = {"history-only": ("journal.jsonl", *BESIDE), "unjudged": BESIDE, "hidden-loss": BESIDE}
+"""Files that a run does not have: each is landed by itself, and no verdict follows from samples and events."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -68,26 +75,6 @@ class Analysed:
 
 
 @pytest.fixture(scope="session")
-def java() -> None:
-    """Skips where there is no Java, in the words of the product."""
-    from minikafka_analytics.spark.java import JavaMissing, find_java
-
-    try:
-        find_java()
-    except JavaMissing as missing:
-        pytest.skip(str(missing))
-
-
-@pytest.fixture(scope="session")
-def spark(java: None) -> Iterator[object]:
-    """One Spark session that every analysis in these tests is lent."""
-    from minikafka_analytics.spark.session import spark_session
-
-    with spark_session("local[2]") as session:
-        yield session
-
-
-@pytest.fixture(scope="session")
 def analysed(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Analysed:
     """Every variant, analysed together."""
     from minikafka_analytics import analyze as analyze_module
@@ -101,8 +88,9 @@ def analysed(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Analyse
     page_of = analyze_module.page
     root = tmp_path_factory.mktemp("runs")
     expected = {name: write_run(root / name, **options) for name, options in VARIANTS.items()}
-    for name in ("journal.jsonl", "metrics/samples.jsonl", *(f"events/broker-{n}.jsonl" for n in (1, 2, 3))):
-        (root / "history-only" / name).unlink()
+    for name, files in LEFT_OUT.items():
+        for file in files:
+            (root / name / file).unlink()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(analyze_module, "page", page)
         paths = analyze_module.analyze([root / name for name in VARIANTS], root / "comparison")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from frames import frame
 from minikafka_analytics.behaviour.faults import episodes
 
 COLUMNS = "run STRING, seq INT, time DOUBLE, kind STRING, phase STRING, step STRING, fault STRING, target STRING, role STRING, "
@@ -21,23 +22,21 @@ def test_an_episode_ends_with_what_undid_it(spark: Any) -> None:
         (9.0, "Heal", "all"),
     ]
     rows = [
-        (
-            "r",
-            2 * n + end,
-            time + 0.1 * end,
-            "action",
-            phase,
-            "s",
-            fault,
-            target,
-            None,
-            True if end else None,
-            None,
-        )
+        {
+            "run": "r",
+            "seq": 2 * n + end,
+            "time": time + 0.1 * end,
+            "kind": "action",
+            "phase": phase,
+            "step": "s",
+            "fault": fault,
+            "target": target,
+            "ok": True if end else None,
+        }
         for n, (time, fault, target) in enumerate(actions)
         for end, phase in enumerate(("begin", "end"))
     ]
-    journal = spark.createDataFrame(rows, COLUMNS + OUTCOME)
+    journal = frame(spark, COLUMNS + OUTCOME, *rows)
     found = {tuple(row.kinds): (row.began, row.ended, list(row.brokers)) for row in episodes(journal).collect()}
     assert found == {
         ("disk_full",): (1.0, 4.1, [1]),

@@ -14,7 +14,8 @@ from typing import BinaryIO
 from urllib.parse import quote, urlsplit
 
 import pytest
-from minikafka_analytics.spark.file_server import STRANGERS_MAX, serving
+from minikafka_analytics.spark import file_server
+from minikafka_analytics.spark.file_server import serving
 from minikafka_analytics.storage.paths import PREFIX_SETTING, decoded, encoded
 
 LOOPBACK = "127.0.0.1"
@@ -128,10 +129,13 @@ def test_who_does_not_know_the_header_is_not_answered(client: Client, folders: P
     assert code == 403 and b"0123" not in said
 
 
-def test_strangers_hold_no_more_than_so_many_connections(client: Client, folders: Path) -> None:
+def test_strangers_hold_no_more_than_so_many_connections(
+    client: Client, folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They send nothing, and would each have a thread for as long as they like; those who know the header are served on."""
     host, _, port = client.host.rpartition(":")
-    strangers = [socket.create_connection((host, int(port)), timeout=30) for _ in range(STRANGERS_MAX)]
+    monkeypatch.setattr(file_server, "STRANGERS_MAX", 8)
+    strangers = [socket.create_connection((host, int(port)), timeout=30) for _ in range(file_server.STRANGERS_MAX)]
     try:
         assert client.ask("GET", folders / RUN / "history.jsonl", "OPEN") == (200, b"0123456789")
         assert strangers[0].recv(1) == b"", "the oldest makes room"

@@ -7,24 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from frames import frame, shape
 from minikafka_analytics.comparison import outcomes, outliers, recovery, reports
 
 pytestmark = pytest.mark.timeout(900)
 
 
-def frame(spark: Any, schema: str, *rows: dict[str, Any]) -> Any:
-    """A table of rows that may leave columns out."""
-    names = spark.createDataFrame([], schema).columns
-    return spark.createDataFrame([tuple(row.get(name) for name in names) for row in rows], schema)
-
-
 def rows_of(table: Any) -> list[dict[str, Any]]:
     return [row.asDict() for row in table.collect()]
-
-
-def shape(spark: Any, schema: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = spark.createDataFrame([], schema).dtypes
-    return found
 
 
 def time_of(run: str, number: int, measure: str, seconds: float | None, kind: str = "kill -9") -> dict[str, Any]:
@@ -142,32 +132,31 @@ def test_outcomes_by_scenario_and_version(spark: Any) -> None:
     assert (first["gap_p50"], first["gap_p95"], first["gap_longest"]) == (0.2, 0.4, 0.4)
 
 
-def odd(spark: Any, *values: float) -> list[dict[str, Any]]:
-    rows = [{"of": "x", "measure": "m", "run": f"r{n}", "value": value} for n, value in enumerate(values)]
+OF_VALUES = {
+    "too few": ((1.0, 1.1, 1.2, 9.0), []),
+    "nothing differs": ((1.0, 1.0, 1.0, 1.0, 1.0), []),
+    "a MAD of 0": ((1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 9.0), ["r6"]),
+    "far off by its score, and nobody would care": ((1.0, 1.001, 1.002, 1.001, 1.0, 1.05), []),
+    "below the others": ((5.0, 5.2, 5.1, 5.0, 5.1, 0.1), ["r5"]),
+    # The mean of these is 3.5, their standard deviation 4.5: by those 10 would be none. Median 1.1, MAD 0.1.
+    "it does not hide itself": ((1.0, 1.1, 1.2, 1.1, 1.3, 0.9, 10.0), ["r6"]),
+}
+
+
+def test_outliers_of_each_figure_by_itself(spark: Any) -> None:
+    rows = [
+        {"of": of, "measure": "m", "run": f"r{n}", "value": value}
+        for of, (values, _) in OF_VALUES.items()
+        for n, value in enumerate(values)
+    ]
     table = outliers.found(frame(spark, "of STRING, measure STRING, run STRING, value DOUBLE", *rows))
     assert table.dtypes == shape(spark, outliers.OUTLIERS)
-    return rows_of(table)
-
-
-def test_an_outlier_does_not_hide_itself(spark: Any) -> None:
-    """The mean of these is 3.5, their standard deviation 4.5: by those 10 would be none. Median 1.1, MAD 0.1."""
-    (row,) = odd(spark, 1.0, 1.1, 1.2, 1.1, 1.3, 0.9, 10.0)
-    assert (row["run"], row["value"], row["median"], row["among"]) == ("r6", 10.0, 1.1, 7)
+    found = rows_of(table)
+    for of, (_, runs) in OF_VALUES.items():
+        assert [row["run"] for row in found if row["of"] == of] == runs, of
+    (row,) = [row for row in found if row["of"] == "it does not hide itself"]
+    assert (row["value"], row["median"], row["among"]) == (10.0, 1.1, 7)
     assert (row["mad"], row["score"]) == (pytest.approx(0.1), pytest.approx(0.6745 * 8.9 / 0.1))
-
-
-@pytest.mark.parametrize(
-    ("values", "found"),
-    [
-        ((1.0, 1.0, 1.0, 9.0), []),  # too few
-        ((1.0, 1.0, 1.0, 1.0, 1.0), []),  # nothing differs
-        ((1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 9.0), ["r6"]),  # MAD is 0
-        ((1.0, 1.001, 1.002, 1.001, 1.0, 1.05), []),  # far off by its score, and nobody would care
-        ((5.0, 5.2, 5.1, 5.0, 5.1, 0.1), ["r5"]),  # below the others
-    ],
-)
-def test_what_is_no_outlier(spark: Any, values: tuple[float, ...], found: list[str]) -> None:
-    assert [row["run"] for row in odd(spark, *values)] == found
 
 
 def test_runs_are_compared_with_their_like(spark: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import frames
 import pytest
 from minikafka_analytics.behaviour import isr, lag, replicas, resources, scrapes
 
@@ -23,13 +24,7 @@ PARTITIONS = "run STRING, topic STRING, partition INT, replicas BIGINT"
 
 def frame(spark: Any, schema: str, *rows: dict[str, Any]) -> Any:
     """A table of rows of run "r" that may leave columns out."""
-    columns = spark.createDataFrame([], schema).dtypes
-
-    def values(row: dict[str, Any]) -> tuple[Any, ...]:
-        given = [(row.get(name), kind) for name, kind in columns]
-        return tuple(float(value) if kind == "double" and value is not None else value for value, kind in given)
-
-    return spark.createDataFrame([values({"run": "r", **row}) for row in rows], schema)
+    return frames.frame(spark, schema, *({"run": "r", **row} for row in rows))
 
 
 def clock(spark: Any, ended: float = 100.0) -> Any:
@@ -39,7 +34,7 @@ def clock(spark: Any, ended: float = 100.0) -> Any:
 
 def rows_of(table: Any, schema: str, spark: Any) -> list[dict[str, Any]]:
     """The rows of a table that has the columns that are declared."""
-    assert table.dtypes == spark.createDataFrame([], schema).dtypes
+    assert table.dtypes == frames.shape(spark, schema)
     found = [row.asDict(recursive=True) for row in table.collect()]
     return [{name: value for name, value in row.items() if name != "run"} for row in found]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,11 @@ def lines(*each: dict[str, Any] | bytes) -> bytes:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
+    return written(tmp_path / "runs" / "a [1]")
+
+
+def written(folder: Path) -> Path:
     """A run with a history, and the events of two brokers."""
-    folder = tmp_path / "runs" / "a [1]"
     (folder / "events").mkdir(parents=True)
     (folder / "history.jsonl").write_bytes(lines({"time": 1.0, **SEND}, {"time": 2.0, **SEND}))
     for broker in (0, 1):
@@ -42,9 +46,28 @@ def run(tmp_path: Path) -> Path:
 def land(spark: Any, *runs: Path, out: Path) -> tuple[list[str], dict[str, list[Any]], Landing]:
     """The files that were landed, the rows of each table in the order of their lines, and the landing itself."""
     landing = Landing(open_runs(runs), out)
-    tables = {table.name: landing.land(spark, table).collect() for table in TABLES}
+    landed = {table.name: landing.land(spark, table) for table in TABLES}
+    filled = {one.table for each in landing.manifests.values() for one in each}
+    tables = {name: table.collect() if name in filled else [] for name, table in landed.items()}
     rows = {name: sorted(each, key=lambda row: (row["run"], row["seq"])) for name, each in tables.items()}
     return sorted(one.file for one in landing.anew), rows, landing
+
+
+@pytest.fixture(scope="module")
+def landed_once(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("landed")
+    land(spark, written(root / "used" / "runs" / "a [1]"), out=root / "used" / "out")
+    return root
+
+
+@pytest.fixture
+def landed(landed_once: Path) -> Iterator[tuple[Path, Path]]:
+    """A run, and where it has been landed: always the same folders, for manifests name them."""
+    used, whole = landed_once / "used", landed_once / "whole"
+    shutil.copytree(used, whole)
+    yield used / "runs" / "a [1]", used / "out"
+    shutil.rmtree(used)
+    whole.rename(used)
 
 
 def test_a_colon_and_a_letter_of_patterns_in_the_name_of_a_folder(spark: Any, run: Path, tmp_path: Path) -> None:
@@ -73,20 +96,20 @@ def test_the_second_landing_lands_nothing(spark: Any, run: Path, tmp_path: Path)
     ]
 
 
-def test_only_a_file_that_has_grown_or_changed_is_landed_anew(spark: Any, run: Path, tmp_path: Path) -> None:
-    land(spark, run, out=tmp_path / "out")
+def test_only_a_file_that_has_grown_or_changed_is_landed_anew(spark: Any, landed: tuple[Path, Path]) -> None:
+    run, out = landed
     history = run / "history.jsonl"
     before = history.stat().st_mtime_ns
     with history.open("ab") as file:
         file.write(lines({"time": 3.0, **SEND}))
     os.utime(history, ns=(before, before))  # clocks of file systems are coarse
-    grown, rows, _ = land(spark, run, out=tmp_path / "out")
+    grown, rows, _ = land(spark, run, out=out)
     assert grown == ["history.jsonl"]
     assert [row["time"] for row in rows["history"]] == [1.0, 2.0, 3.0]
     broker = run / "events" / "broker-1.jsonl"
     broker.write_bytes(broker.read_bytes().replace(b'"broker": 1', b'"broker": 7'))
     os.utime(broker, ns=(1, 1))
-    changed, rows, _ = land(spark, run, out=tmp_path / "out")
+    changed, rows, _ = land(spark, run, out=out)
     assert changed == ["events/broker-1.jsonl"]
     assert {row["broker"] for row in rows["events"]} == {0, 7}
 
@@ -100,12 +123,12 @@ def test_a_copy_of_a_run_is_not_landed_again(spark: Any, run: Path, tmp_path: Pa
 
 
 @pytest.mark.full
-def test_a_file_that_is_gone_is_gone_from_the_tables(spark: Any, run: Path, tmp_path: Path) -> None:
-    land(spark, run, out=tmp_path / "out")
+def test_a_file_that_is_gone_is_gone_from_the_tables(spark: Any, landed: tuple[Path, Path]) -> None:
+    run, out = landed
     (run / "events" / "broker-0.jsonl").unlink()
-    landed, rows, _ = land(spark, run, out=tmp_path / "out")
-    assert (landed, [row["broker"] for row in rows["events"]]) == ([], [1])
-    assert len(list((tmp_path / "out" / "events").rglob("*.parquet"))) == 1
+    anew, rows, _ = land(spark, run, out=out)
+    assert (anew, [row["broker"] for row in rows["events"]]) == ([], [1])
+    assert len(list((out / "events").rglob("*.parquet"))) == 1
 
 
 @pytest.mark.full
@@ -123,7 +146,7 @@ def test_another_version_of_the_landing_is_landed_anew(
 
 @pytest.mark.parametrize("moment", ["half put", *in_full(["writing", "before the manifest", "putting"])])
 def test_who_dies_while_landing_leaves_nothing_that_is_read(
-    spark: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+    spark: Any, landed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     class Died(Exception):
         pass
@@ -136,7 +159,7 @@ def test_who_dies_while_landing_leaves_nothing_that_is_read(
             os.replace(folder, folder.with_name(f".{folder.name}.old"))
         raise Died
 
-    land(spark, run, out=tmp_path / "out")
+    run, out = landed
     with (run / "history.jsonl").open("ab") as file:
         file.write(lines({"time": 3.0, **SEND}))
     target, name, does = {
@@ -148,17 +171,17 @@ def test_who_dies_while_landing_leaves_nothing_that_is_read(
     with monkeypatch.context() as patched:
         patched.setattr(target, name, does)
         with pytest.raises(Died):
-            land(spark, run, out=tmp_path / "out")
-    landed, rows, _ = land(spark, run, out=tmp_path / "out")
-    assert (landed, len(rows["history"])) == (["history.jsonl"], 3)
-    assert [path.name for path in (tmp_path / "out" / "history" / "run=a %5B1%5D").iterdir()] == ["file=history.jsonl"]
+            land(spark, run, out=out)
+    anew, rows, _ = land(spark, run, out=out)
+    assert (anew, len(rows["history"])) == (["history.jsonl"], 3)
+    assert [path.name for path in (out / "history" / "run=a %5B1%5D").iterdir()] == ["file=history.jsonl"]
 
 
 @pytest.mark.full
-def test_rows_without_a_manifest_are_not_read(spark: Any, run: Path, tmp_path: Path) -> None:
-    land(spark, run, out=tmp_path / "out")
-    (tmp_path / "out" / "history" / "run=a %5B1%5D" / "file=history.jsonl" / manifests.NAME).unlink()
-    assert land(spark, run, out=tmp_path / "out")[0] == ["history.jsonl"]
+def test_rows_without_a_manifest_are_not_read(spark: Any, landed: tuple[Path, Path]) -> None:
+    run, out = landed
+    (out / "history" / "run=a %5B1%5D" / "file=history.jsonl" / manifests.NAME).unlink()
+    assert land(spark, run, out=out)[0] == ["history.jsonl"]
 
 
 @pytest.mark.full
@@ -200,26 +223,26 @@ def test_a_manifest_that_no_landing_wrote_is_none(run: Path, tmp_path: Path, for
 
 
 @pytest.mark.full
-def test_one_more_run_is_landed_alone(spark: Any, run: Path, tmp_path: Path) -> None:
-    land(spark, run, out=tmp_path / "out")
+def test_one_more_run_is_landed_alone(spark: Any, landed: tuple[Path, Path], tmp_path: Path) -> None:
+    run, out = landed
     other = tmp_path / "runs" / "b"
-    other.mkdir()
+    other.mkdir(parents=True)
     (other / "history.jsonl").write_bytes(lines({"time": 9.0, **SEND}))
-    _, rows, landing = land(spark, run, other, out=tmp_path / "out")
+    _, rows, landing = land(spark, run, other, out=out)
     assert [(one.run, one.file) for one in landing.anew] == [("b", "history.jsonl")]
     assert sorted((row["run"], row["time"]) for row in rows["history"]) == [("a [1]", 1.0), ("a [1]", 2.0), ("b", 9.0)]
 
 
-def test_two_runs_of_one_id_are_never_taken_for_one(spark: Any, run: Path, tmp_path: Path) -> None:
-    land(spark, run, out=tmp_path / "out")
+def test_two_runs_of_one_id_are_never_taken_for_one(spark: Any, landed: tuple[Path, Path], tmp_path: Path) -> None:
+    run, out = landed
     twin = tmp_path / "other" / run.name
     twin.mkdir(parents=True)
     (twin / "history.jsonl").write_bytes(lines({"time": 9.0, **SEND}))
     with pytest.raises(NoRun, match=r"holds another run of the id a \[1\] .*: give it another --out"):
-        land(spark, twin, out=tmp_path / "out")
+        land(spark, twin, out=out)
     (twin / "history.jsonl").rename(twin / "journal.jsonl")  # nor is one that has none of the other's files
     with pytest.raises(NoRun, match="holds another run"):
-        land(spark, twin, out=tmp_path / "out")
+        land(spark, twin, out=out)
     (twin / "journal.jsonl").rename(twin / "history.jsonl")
     _, rows, _ = land(spark, run, twin, out=tmp_path / "both")
     assert sorted((row["run"], row["time"]) for row in rows["history"]) == [

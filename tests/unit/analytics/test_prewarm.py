@@ -90,6 +90,7 @@ def test_one_that_was_killed_while_it_warmed_up_is_followed_by_another(log: Path
     assert [len(line) for line in logged(log)] == [3, 2]
 
 
+@pytest.mark.slow
 def test_why_there_is_no_report_is_one_line(log: Path, tmp_path: Path) -> None:
     says = ANSWERS + "sys.stdin.readline(); print(json.dumps({'failed': 'the disk is full'}), flush=True)"
     with PrewarmedAnalysis(command(says, log)) as analysis, pytest.raises(AnalysisFailed, match=r"^the disk is full$"):
@@ -99,6 +100,12 @@ def test_why_there_is_no_report_is_one_line(log: Path, tmp_path: Path) -> None:
         analysis.begin(KIB)
         with pytest.raises(AnalysisFailed, match=r"without an answer: MemoryError: no memory is left$"):
             analysis.analyze(tmp_path, tmp_path)
+
+
+@pytest.mark.slow
+def test_what_the_process_of_an_analysis_says_comes_through(tmp_path: Path) -> None:
+    with PrewarmedAnalysis() as analysis, pytest.raises(AnalysisFailed, match="nowhere: no such run folder"):
+        analysis.analyze(tmp_path / "nowhere", tmp_path / "out")
 
 
 def test_half_an_answer_is_none(log: Path, tmp_path: Path) -> None:

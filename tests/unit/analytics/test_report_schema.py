@@ -22,6 +22,7 @@ def empty() -> dict[str, Any]:
     return document.report([], {}, "0.0.0")
 
 
+@pytest.mark.slow
 def test_it_is_a_schema() -> None:
     for closed in (False, True):
         jsonschema.Draft202012Validator.check_schema(schema(closed))

@@ -197,7 +197,7 @@ class TestMetrics:
         assert unanswered(run) == []
 
     def test_what_only_a_part_of_it_answers_is_kept_and_told(
-        self, run: Path, prometheus: Prometheus, capsys: pytest.CaptureFixture[str]
+        self, run: Path, prometheus: Prometheus, waits: list[float], capsys: pytest.CaptureFixture[str]
     ) -> None:
         prometheus.metrics = ["minikafka_x", "minikafka_y"]
 
@@ -217,6 +217,7 @@ class TestMetrics:
         reason = "only a part of it answered: store 2: timeout"
         missing = {"metric": "minikafka_y", "began": BEGAN - 60, "ended": BEGAN + 240, "reason": reason}
         assert unanswered(run) == [missing]
+        assert waits == list(prometheus_module.PAUSES_SECONDS)
         # Asked again when it is whole, nothing is missing any more; when even less is answered, what is there stays.
         prometheus.answer = lambda _query: (200, success([series("minikafka_x", "b-0", [(BEGAN, "1")])]))
         assert collect.main([str(run), "--prometheus", prometheus.url]) == 0

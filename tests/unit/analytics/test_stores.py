@@ -95,7 +95,9 @@ def write(path: Path, *each: dict[str, Any]) -> None:
 def land(spark: Any, out: Path, *runs: Path) -> tuple[list[tuple[str, str]], dict[str, list[Any]]]:
     """The files that were landed, by run, and the rows of each table: all of it by Hadoop's FileSystem."""
     landing = Landing(open_runs([of(run) for run in runs]), of(out))
-    tables = {table.name: landing.land(spark, table).collect() for table in TABLES}
+    landed = {table.name: landing.land(spark, table) for table in TABLES}
+    filled = {one.table for each in landing.manifests.values() for one in each}
+    tables = {name: table.collect() if name in filled else [] for name, table in landed.items()}
     rows = {name: sorted(each, key=lambda row: (row["run"], row["seq"])) for name, each in tables.items()}
     return sorted((one.run, one.file) for one in landing.anew), rows
 

@@ -10,31 +10,44 @@ import pytest
 from minikafka.cli.main import main
 from minikafka_chaos.commands import demo as cli_demo
 from minikafka_chaos.run import runner
-from minikafka_chaos.verdict.verdict import judge_run
+from minikafka_chaos.verdict.verdict import Verdict, judge_run
 
 from tests.unit.verdict_cases.builder import Run
 
 DIFFER = "The two judges differ: the verifier says Passed, the analysis Failed."
 
 
+WELL = Run().acked("a", 0).final(["a"])
+
+
+@pytest.fixture(scope="module")
+def passed(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+    return judge_run(WELL.write(tmp_path_factory.mktemp("well")))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("differ", "code"), [(None, 0), (DIFFER, 3)])
 def test_judges_that_differ_are_told_first_and_end_with_3(
-    differ: str | None, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    passed: Verdict,
+    differ: str | None,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def passed(scenario: object, ground: object, directory: Path, **_: Any) -> runner.RunResult:
+    def run(scenario: object, ground: object, directory: Path, **_: Any) -> runner.RunResult:
         (directory / "cluster").mkdir()
-        Run().acked("a", 0).final(["a"]).write(directory)
-        return runner.RunResult(directory, judge_run(directory))
+        WELL.write(directory)
+        return runner.RunResult(directory, passed)
 
-    monkeypatch.setattr(runner, "run_scenario", passed)
+    monkeypatch.setattr(runner, "run_scenario", run)
     monkeypatch.setattr(cli_demo, "_analyse", lambda *_: ([("report", "report.html")], differ))
     assert main(["demo", "--out", str(tmp_path / "a")]) == code
     out = capsys.readouterr().out
     if differ is not None:
         assert out.index("differ") < out.index("no acknowledged record lost")
-    (run,) = (tmp_path / "a").iterdir()
-    assert (run / "cluster").exists() == (differ is not None), "the brokers' data tells who is right"
+    (folder,) = (tmp_path / "a").iterdir()
+    assert (folder / "cluster").exists() == (differ is not None), "the brokers' data tells who is right"
     assert main(["demo", "--json", "--out", str(tmp_path / "b")]) == code
     assert json.loads(capsys.readouterr().out)["judges_differ"] == differ
 

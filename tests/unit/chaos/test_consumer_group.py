@@ -98,6 +98,7 @@ def test_while_no_broker_answers_the_group_is_nowhere(group: ConsumerGroup, monk
     assert group.state() is None
 
 
+@pytest.mark.slow
 def test_the_real_member_ends_with_whoever_started_it(tmp_path: Path) -> None:
     with HistoryWriter(tmp_path / "history.jsonl") as history:
         real = ConsumerGroup(NOBODY, lambda: LOGIN, GroupSettings("g", "t", 1), [TopicPartition("t", 0)], history)

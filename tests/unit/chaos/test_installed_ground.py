@@ -58,6 +58,7 @@ def test_a_module_that_the_package_lacks_is_no_missing_package(monkeypatch: pyte
         installed_ground("unheard")
 
 
+@pytest.mark.slow
 def test_a_matrix_counts_anew_when_the_code_of_its_ground_has_changed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -176,6 +176,7 @@ def test_matrices_that_come_along_are_right(name: str) -> None:
     assert len(made.possible) == {"five-ways": 5, "durability": 180}[name]
 
 
+@pytest.mark.slow
 def test_the_two_have_the_same_faults_and_load() -> None:
     first, second = (load_matrix(library.matrix_path(name)).spec for name in NAMES)
     assert first.faults == second.faults

@@ -40,15 +40,18 @@ def test_samples_are_parsed_and_strangers_left_out() -> None:
     samples = parse_metrics(TEXT)
     assert samples[0] == Sample("minikafka_log_end_offset", {"topic": "t", "partition": "0"}, 12.0)
     assert samples[1].labels["topic"] == 'a "b"\\c\n'
+    assert [repr(sample.value) for sample in samples] == ["12.0", "3", "2", "4", "0.15"], "as the page has it"
     assert samples[-2:] == [
         Sample("minikafka_isr_shrinks_total", {}, 4.0),
         Sample("process_cpu_seconds_total", {}, 0.15),
     ]
 
 
-def test_a_page_that_is_none_is_a_failed_scrape() -> None:
+@pytest.mark.parametrize("line", ["not-a-number", "1 1700000000000"])
+def test_a_page_that_is_none_is_a_failed_scrape(line: str) -> None:
+    """A timestamp, which the format allows and no broker tells, is not taken for the value."""
     with pytest.raises(ValueError):
-        parse_metrics(TEXT + 'minikafka_broken{topic="t"} not-a-number\n')
+        parse_metrics(TEXT + f'minikafka_broken{{topic="t"}} {line}\n')
 
 
 def test_any_name_of_a_group_leaves_the_page_readable() -> None:

@@ -13,6 +13,7 @@ from minikafka_chaos.scenario.scenario import Scenario, load_scenario
 from minikafka_chaos.scenario.variants import VARIANTS, variant
 
 ROOT = Path(__file__).parents[3]
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def demo(*settings: str) -> Scenario:
@@ -116,6 +117,6 @@ def test_every_scenario_follows_the_schema_as_far_as_names_go() -> None:
 
     schema = json.loads((ROOT / "docs/reference/scenario.schema.json").read_text())
     for name in library.names():
-        document = yaml.safe_load((library.folder() / f"{name}.yaml").read_text())
+        document = yaml.load((library.folder() / f"{name}.yaml").read_text(), LOADER)
         assert set(document) <= set(schema["properties"])
         assert set(document["spec"]) <= set(schema["$defs"]["ScenarioSpec"]["properties"])

@@ -69,12 +69,14 @@ def test_the_two_tellings_of_a_story_differ_in_one_configuration_value_only(stor
     )
 
 
+@pytest.mark.slow
 def test_a_document_survives_a_round_trip() -> None:
     for name in library.names():
         scenario = library.find(name)
         assert parse_scenario(json.dumps(scenario.as_json())) == scenario
 
 
+@pytest.mark.slow
 def test_documents_keep_to_the_api_conventions_of_kubernetes() -> None:
     """No floats, camelCase fields, lists of named objects, and enumerations instead of booleans."""
 

@@ -172,11 +172,11 @@ committing = st.lists(
         st.text(max_size=20),
         st.sampled_from(["confirm", "fail", "later"]),
     ),
-    max_size=40,
+    max_size=25,
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(committing)
 def test_committed_offsets_survive_reload(steps: list[tuple[str, str, int, int | None, int, str, str]]) -> None:
     """Whatever is committed, deleted, refused or confirmed late: the next coordinator sees what this one shows.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from minikafka.log.errors import LogDirFailure
@@ -160,6 +161,7 @@ CHECKPOINTED_AT_A_ROLL = [("append", 1, 1), ("flush", 0, 0), ("checkpoint", 0, 0
 """The index of the completed segment is not on the disk, and the recovery point is at its end."""
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(steps=operations, unflushed=st.booleans())
 @example(steps=[("clean", 0, 0), *CHECKPOINTED_AT_A_ROLL, ("crash", 29, 0)], unflushed=False)
@@ -172,6 +174,7 @@ def test_a_log_is_always_a_prefix_of_what_was_written(steps: list[tuple[str, int
     assert_sound(life.fs, life.log)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     steps=operations,

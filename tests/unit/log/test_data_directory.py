@@ -136,6 +136,7 @@ def hold_lock(path: str, ready: multiprocessing.synchronize.Event, done: multipr
     manager.close()
 
 
+@pytest.mark.slow
 def test_the_lock_ends_with_the_process(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     ready, done = context.Event(), context.Event()

@@ -197,6 +197,7 @@ def test_a_leaders_batches_bring_their_epochs(
 entries = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 60)), max_size=20)
 
 
+@pytest.mark.slow
 @given(entries, st.integers(-1, 35), st.integers(0, 70))
 def test_lookups_agree_with_brute_force(assigned: list[tuple[int, int]], query: int, offset: int) -> None:
     cache = cache_of(*assigned)
@@ -217,6 +218,7 @@ def test_lookups_agree_with_brute_force(assigned: list[tuple[int, int]], query: 
         assert answer == (floor[-1].epoch if floor else query, above[0].start_offset)
 
 
+@pytest.mark.slow
 @given(entries, st.tuples(st.integers(0, 30), st.integers(0, 60)))
 def test_assign_keeps_exactly_what_does_not_contradict(assigned: list[tuple[int, int]], new: tuple[int, int]) -> None:
     cache = cache_of(*assigned)

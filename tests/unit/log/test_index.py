@@ -22,6 +22,7 @@ def time_index(fs: MemoryFileSystem) -> TimeIndex:
     return TimeIndex(fs, "/d/t", BASE, 10**6)
 
 
+@pytest.mark.slow
 @given(steps, st.integers(0, 400), st.booleans(), st.integers(0, 210))
 def test_offset_lookups(gaps: list[tuple[int, int]], drained: int, reopened: bool, kept: int) -> None:
     fs = MemoryFileSystem()
@@ -51,6 +52,7 @@ def test_offset_lookups(gaps: list[tuple[int, int]], drained: int, reopened: boo
         index.sanity_check(position + 1)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 3)), max_size=150), st.integers(0, 160), st.booleans())
 def test_time_lookups(gaps: list[tuple[int, int]], kept: int, reopened: bool) -> None:
     fs = MemoryFileSystem()

@@ -35,6 +35,7 @@ def expected(all_batches: list[bytes], log: Log, offset: int, *, max_bytes: int,
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     written=batches,

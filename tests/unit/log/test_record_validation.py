@@ -166,6 +166,7 @@ def test_what_does_not_decompress_is_refused(codec: Codec) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
 def test_what_decompresses_into_too_much_is_refused(codec: Codec) -> None:
     log = open_log(MemoryFileSystem(), LogConfig(max_message_bytes=1 << 23))

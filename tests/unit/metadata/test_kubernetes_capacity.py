@@ -16,7 +16,7 @@ from minikafka.kubernetes.capacity import WORST_CASE_BYTES_MAX, check_room, topi
 from minikafka.kubernetes.desired import alteration
 from minikafka.kubernetes.document import CONFIG_MAP_BYTES_MAX, PACKED, Document
 from minikafka.kubernetes.topics import Edit
-from minikafka.metadata.image import BrokerState, ClusterImage, PartitionState, TopicState
+from minikafka.metadata.image import MIN_ISR, BrokerState, ClusterImage, PartitionState, TopicState
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.quotas.entities import entity_of
 from minikafka.security.acls import Acl, Entry, Operation, Pattern, PatternType, Permission, ResourceType
@@ -91,15 +91,17 @@ def acl(number: int) -> Acl:
 class TestRefusal:
     TOPIC = TopicState("full", UUID(int=1), (PartitionState((1, 2, 3), (1, 2, 3), 1),) * 900, {})
 
-    def controller(self) -> Controller:
-        """Of a cluster whose metadata is nearly full."""
+    def controller(self, topics: int = 20) -> Controller:
+        """Of a cluster whose metadata is nearly full, with so many topics."""
         image = ClusterImage("c")
+        config = ControllerConfig(default_replication_factor=3)
+        # As an earlier controller has written it, or this one would begin with a change of each of the 18,000 partitions.
+        image.broker_configs[""] = {MIN_ISR: str(config.min_insync_replicas)}
         for broker_id in (1, 2, 3):
             image.brokers[broker_id] = BrokerState(broker_id, broker_id, "x", LISTENERS, None, False)
-        for number in range(20):
+        for number in range(topics):
             image.put_topic(replace(self.TOPIC, name=f"t{number}", topic_id=UUID(int=number)))
         assert worst_case_bytes(image) < WORST_CASE_BYTES_MAX
-        config = ControllerConfig(default_replication_factor=3)
         controller = Controller(image, 1, config, 0.0, lambda: UUID(int=99), check_room=check_room)
         controller.take_changes()
         return controller
@@ -169,9 +171,9 @@ class TestRefusal:
 
     def test_what_is_there_goes_on(self) -> None:
         """A cluster that is over the limit (it was made by an earlier version) fails over, shrinks and is reconfigured."""
-        controller = self.controller()
-        large = replace(self.TOPIC, name="t2", partitions=self.TOPIC.partitions * 4)
-        controller.image.put_topic(replace(large, topic_id=UUID(int=2)))
+        controller = self.controller(3)
+        large = replace(self.TOPIC, name="t1", configs={"retention.ms": "1" * WORST_CASE_BYTES_MAX})
+        controller.image.put_topic(replace(large, topic_id=UUID(int=1)))
         assert worst_case_bytes(controller.image) > WORST_CASE_BYTES_MAX
         controller.partitions.broker_gone(1, "test")
         assert controller.image.topics["t2"].partitions[0].leader == 2

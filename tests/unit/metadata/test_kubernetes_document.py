@@ -93,6 +93,7 @@ class TestDocument:
         assert len(value["binaryData"][PACKED]) < 100_000
         assert stored(document).journal == document.journal
 
+    @pytest.mark.slow
     def test_one_that_is_too_large_is_refused(self) -> None:
         noise = {f"topic/{n}": {"noise": [hash((n, i)) for i in range(20)]} for n in range(8000)}
         with pytest.raises(StoreError, match=r"ConfigMap c-metadata: .* Kubernetes allows 1048576"):

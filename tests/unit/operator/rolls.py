@@ -6,7 +6,7 @@ from typing import Any
 
 from minikafka_operator.actions import ReplacePod
 
-from .world import NAMES, World
+from .world import NAMES, World, settled
 
 CHANGE = {"config": {"num.partitions": "7"}}
 THREE = ([0, 1, 2], [0, 1, 2])
@@ -14,8 +14,7 @@ THREE = ([0, 1, 2], [0, 1, 2])
 
 def rolling(**spec: Any) -> World:
     """A settled cluster of three whose settings have just changed."""
-    world = World(**spec)
-    world.settle()
+    world = settled(**spec)
     world.wait(100)
     world.edit(**CHANGE)
     return world

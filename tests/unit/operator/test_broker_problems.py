@@ -11,7 +11,7 @@ import pytest
 from minikafka.agent.gate import GateHold, wait_at_gate
 from minikafka_kube.observed import Warned
 
-from .world import World, stamp
+from .world import World, settled, stamp
 
 UNSCHEDULABLE = {
     "type": "PodScheduled",
@@ -23,8 +23,7 @@ UNSCHEDULABLE = {
 
 def stuck(**status: Any) -> World:
     """A cluster whose broker 1 has this status."""
-    world = World()
-    world.settle()
+    world = settled()
     world.pods["demo-broker-1"]["status"] = status
     return world
 
@@ -199,8 +198,7 @@ def test_a_pod_that_is_not_even_made() -> None:
 
 
 def test_the_cause_comes_first() -> None:
-    world = World()
-    world.settle()
+    world = settled()
     world.pods["demo-broker-0"]["status"] = {"conditions": [UNSCHEDULABLE]}
     world.pods["demo-broker-2"]["status"] = {
         "containerStatuses": container(state={"waiting": {"reason": "ErrImagePull"}})
@@ -214,8 +212,7 @@ def test_the_cause_comes_first() -> None:
 
 class TestPartitions:
     def test_counts(self) -> None:
-        world = World()
-        world.settle()
+        world = settled()
         world.topic("bank", ([0, 1, 2], [0, 1, 2]), ([0, 1, 2], [0, 1]), ([0, 1, 2], [0]))
         world.step()
         assert (world.status["topics"], world.status["partitions"]) == (1, 3)
@@ -231,24 +228,21 @@ class TestPartitions:
         assert world.condition("Ready")[:2] == ("False", "PartitionsUnderMinIsr")
 
     def test_offline(self) -> None:
-        world = World()
-        world.settle()
+        world = settled()
         world.topic("bank", ([0, 1, 2], [2]), leader=-1)
         world.step()
         assert world.condition("Available") == ("False", "PartitionsOffline", "1 of 1 partitions has no leader: bank-0")
         assert "PartitionsOffline" in world.events
 
     def test_a_topic_that_is_meant_to_have_one_replica(self) -> None:
-        world = World()
-        world.settle()
+        world = settled()
         world.topic("single", ([1], [1]))
         world.step()
         assert world.condition("Available")[0] == "True"
         assert world.status["underMinIsrPartitions"] == 0
 
     def test_a_topic_that_brokers_have_not_seen_yet(self) -> None:
-        world = World()
-        world.settle()
+        world = settled()
         world.topic("new")
         assert world.plan().steady
 

@@ -28,7 +28,7 @@ from minikafka_operator.broker_certificates import authorities_found
 from minikafka_operator.certificates import KeyPair, Subject, expiry, issued, matches, new_authority, serves
 
 from .test_rollout_lease import held_by
-from .world import BEGIN, NAMES, World
+from .world import BEGIN, NAMES, World, settled
 
 TLS = {"listeners": {"internal": {"tls": True, "authentication": {"type": "tls"}}}}
 GRACE = CertificateAuthority().grace_seconds
@@ -59,10 +59,8 @@ MbjHokyKmqicDUQNExYSnQTaWbFbIl6rm7wfDLPgZ4b4r1QW4Q==
 )
 
 
-def settled(**spec: Any) -> World:
-    world = World(**{**TLS, **spec})
-    world.settle()
-    return world
+def with_tls(**spec: Any) -> World:
+    return settled(**{**TLS, **spec})
 
 
 def secret(world: World, name: str) -> dict[str, str]:
@@ -117,7 +115,7 @@ def authority(days: int = 3650) -> KeyPair:
 
 class TestSecrets:
     def test_brokers_and_users_believe_each_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        world = settled()
+        world = with_tls()
         files, trusted = broker_files(world), secret(world, NAMES.cluster_ca_cert)["ca.crt"]
         clients = secret(world, NAMES.clients_ca)
         user = issued(KeyPair(clients["ca.crt"], clients["ca.key"]), Subject("alice"), BEGIN, 3650).bundle
@@ -135,7 +133,7 @@ class TestSecrets:
     @pytest.mark.parametrize("client", ["", "user", "stranger"])
     def test_nobody_else_gets_to_the_replication_listener(self, client: str) -> None:
         """Users' certificates are of another CA than brokers'."""
-        world = settled()
+        world = with_tls()
         files, clients = broker_files(world), secret(world, NAMES.clients_ca)
         subject = Subject(NAMES.broker, is_ours=True)
         shown = {
@@ -147,13 +145,13 @@ class TestSecrets:
             handshake(files["broker-0.pem"], files["cluster-ca.crt"], clients=files["cluster-ca.crt"], client=shown)
 
     def test_a_settled_cluster_stays_as_it_is(self) -> None:
-        world = settled()
+        world = with_tls()
         assert world.plan().steady
         world.now += timedelta(days=300)
         assert [type(action) for action in world.plan().actions] == []
 
     def test_clients_find_each_address_in_the_certificate(self) -> None:
-        world = settled(listeners={**TLS["listeners"], "external": {"type": "NodePort", "tls": True}})
+        world = with_tls(listeners={**TLS["listeners"], "external": {"type": "NodePort", "tls": True}})
         trusted = secret(world, NAMES.cluster_ca_cert)["ca.crt"]
         assert handshake(broker_files(world)["broker-2.pem"], trusted, "10.1.0.1") == ""
         before = broker_files(world)["broker-2.pem"]
@@ -165,8 +163,7 @@ class TestSecrets:
 
     def test_without_any_of_it_nothing_is_different(self) -> None:
         """A newer operator must not roll clusters that it has nothing new to say about."""
-        world = World()
-        world.settle()
+        world = settled()
         pod = world.pods[NAMES.pod(0)]["spec"]
         assert "Secret" not in {kind for kind, _ in world.objects}
         assert {volume["name"] for volume in pod["volumes"]} == {"config", "tmp", "events"}
@@ -175,7 +172,7 @@ class TestSecrets:
         assert not [key for key in made if key.startswith(("ssl.", "sasl.", "listener.name.", "super.", "authorizer."))]
 
     def test_keys_are_in_no_event_status_or_representation(self) -> None:
-        world = settled()
+        world = with_tls()
         made = World(**TLS).plan()
         secrets = [one.thing for one in made.actions if isinstance(one, Create) and one.thing["kind"] == "Secret"]
         data = [each for one in secrets for each in one["data"].items()]
@@ -187,14 +184,14 @@ class TestSecrets:
 
     def test_pods_have_them_as_a_whole_volume(self) -> None:
         """The kubelet never brings anything new into what is mounted by a path."""
-        pod = settled().pods[NAMES.pod(0)]["spec"]
+        pod = with_tls().pods[NAMES.pod(0)]["spec"]
         (volume,) = (each for each in pod["volumes"] if each["name"] == "certificates")
         assert volume["secret"] == {"secretName": NAMES.broker_certificates, "defaultMode": 0o440}
         (mount,) = (each for each in pod["containers"][0]["volumeMounts"] if each["name"] == "certificates")
         assert mount == {"name": "certificates", "mountPath": CERTIFICATES_PATH, "readOnly": True}
 
     def test_a_ca_of_somebody_else_signs_nothing(self) -> None:
-        world = settled()
+        world = with_tls()
         assert authorities_found(world.observed()) is not None
         world.objects["Secret", NAMES.clients_ca]["metadata"]["ownerReferences"] = []
         assert authorities_found(world.observed()) is None
@@ -279,8 +276,7 @@ class TestProperties:
         ],
     )
     def test_a_broker_takes_them(self, spec: dict[str, Any], protocols: str) -> None:
-        world = World(**spec)
-        world.settle()
+        world = settled(**spec)
         made = properties(world)
         assert made["listener.security.protocol.map"] == protocols
         text = {
@@ -304,14 +300,12 @@ class TestProperties:
 
     def test_a_super_users_name_adds_no_setting(self) -> None:
         name = "a\nlistener.name.replication.ssl.client.auth=none\\"
-        world = World(authorization={"type": "simple", "superUsers": [name]})
-        world.settle()
+        world = settled(authorization={"type": "simple", "superUsers": [name]})
         assert properties(world)["super.users"].endswith(f";User:{name}")
         assert properties(world)["listener.name.replication.ssl.client.auth"] == "required"
 
     def test_super_users(self) -> None:
-        world = World(authorization={"type": "simple", "superUsers": ["admin", "CN=root"]})
-        world.settle()
+        world = settled(authorization={"type": "simple", "superUsers": ["admin", "CN=root"]})
         ours = "User:CN=demo-broker,O=minikafka.dev;User:CN=demo-operator,O=minikafka.dev"
         assert properties(world)["super.users"] == f"{ours};User:admin;User:CN=root"
 
@@ -328,8 +322,7 @@ class TestProperties:
         """Where NetworkPolicies are enforced: only in clusters where a certificate is asked for there."""
         policies = []
         for spec in ({}, TLS):
-            world = World(**spec)
-            world.settle()
+            world = settled(**spec)
             rules = world.objects["NetworkPolicy", NAMES.broker]["spec"]["ingress"]
             policies.append(
                 next(rule for rule in rules if rule["ports"] == [{"port": 9091, "protocol": "TCP"}])["from"]
@@ -345,8 +338,9 @@ class TestRenewal:
     def annotation(self, request: pytest.FixtureRequest) -> str:
         return str(request.param)
 
+    @pytest.mark.slow
     def test_what_is_new_is_trusted_before_it_is_used_and_what_is_old_after(self, annotation: str) -> None:
-        world = settled()
+        world = with_tls()
         name = NAMES.cluster_ca if annotation == RENEW_CLUSTER_CA_ANNOTATION else NAMES.clients_ca
         steps = [self.seen(world, name)]
         world.cluster["metadata"]["annotations"] = {annotation: "1"}
@@ -378,9 +372,10 @@ class TestRenewal:
         for _ in range(4):
             assert not [action for action in world.step().actions if isinstance(action, ReplacePod)]
 
+    @pytest.mark.slow
     def test_at_every_step_any_two_brokers_believe_each_other(self) -> None:
         """A volume is brought up to date some time after its Secret, in one pod sooner than in another."""
-        world = settled(clusterCa={"validityDays": 3650, "renewalDays": 30, "graceSeconds": GRACE})
+        world = with_tls(clusterCa={"validityDays": 3650, "renewalDays": 30, "graceSeconds": GRACE})
         world.cluster["metadata"]["annotations"] = {RENEW_CLUSTER_CA_ANNOTATION: "1"}
         was = broker_files(world)
         for _ in range(4):
@@ -394,7 +389,7 @@ class TestRenewal:
 
     def test_while_an_experiment_goes_on_what_is_new_signs_nothing(self, annotation: str) -> None:
         """Its clients trust, and show, what they have read when they began."""
-        world = settled()
+        world = with_tls()
         name = NAMES.cluster_ca if annotation == RENEW_CLUSTER_CA_ANNOTATION else NAMES.clients_ca
         signing, _ = self.seen(world, name)
         held_by(world, "experiment/try/uid", 4 * GRACE)
@@ -408,8 +403,9 @@ class TestRenewal:
         self.act(world)
         assert self.seen(world, name)[0] != signing
 
+    @pytest.mark.slow
     def test_by_itself_before_it_expires(self) -> None:
-        world = settled()
+        world = with_tls()
         world.now += timedelta(days=336)
         for _ in range(3):
             self.act(world)
@@ -445,7 +441,7 @@ class TestAuthority:
         assert self.now(self.kept(again), GRACE, "2").signing == again.following
 
     def test_the_status_says_until_when(self) -> None:
-        world = settled()
+        world = with_tls()
         assert world.status["certificates"] == {
             "clusterCaExpires": "2027-11-21T12:00:00Z",
             "clientsCaExpires": "2027-11-21T12:00:00Z",
@@ -602,7 +598,7 @@ class TestServes:
 
 def test_applied_secrets_say_which_field_and_not_what_is_in_it() -> None:
     """The reason of a write is logged."""
-    world = settled()
+    world = with_tls()
     world.objects["Secret", NAMES.cluster_ca]["data"]["ca.key"] = encoded({"x": "y"})["x"]
     why = [one.why for one in world.plan().actions if isinstance(one, Apply)]
     assert why and all("PRIVATE" not in one and len(one) < 60 for one in why)

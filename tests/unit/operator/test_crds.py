@@ -14,6 +14,8 @@ from minikafka_operator.api.user import User
 from minikafka_operator.crds import cluster_definition, documents, topic_definition
 
 ROOT = Path(__file__).parents[3]
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Written in C where there is one: it takes an eighth of the time."""
 
 
 def schema_of(definition: dict[str, Any]) -> dict[str, Any]:
@@ -60,7 +62,7 @@ def test_an_empty_object_that_means_nothing_may_be_null() -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "crds").glob("*_*.yaml")), ids=lambda path: path.stem)
 def test_no_two_columns_show_the_same(path: Path) -> None:
-    columns = yaml.safe_load(path.read_text())["spec"]["versions"][0]["additionalPrinterColumns"]
+    columns = yaml.load(path.read_text(), LOADER)["spec"]["versions"][0]["additionalPrinterColumns"]
     shown = [each["jsonPath"] for each in columns]
     assert len(shown) == len(set(shown))
 

@@ -8,12 +8,11 @@ import pytest
 from minikafka_kube.names import CLUSTER_FINALIZER, TOPIC_FINALIZER
 from minikafka_operator.actions import Delete
 
-from .world import NAMES, World
+from .world import NAMES, World, settled
 
 
 def doomed(**storage: Any) -> World:
-    world = World(storage=storage)
-    world.settle()
+    world = settled(storage=storage)
     world.topic("bank", ([0, 1, 2], [0, 1, 2]))
     world.stranger("ConfigMap", NAMES.metadata)
     world.objects["ConfigMap", NAMES.metadata]["metadata"]["labels"] = NAMES.labels()

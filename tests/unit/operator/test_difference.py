@@ -54,6 +54,11 @@ def test_the_same(wished: dict[str, Any], found: dict[str, Any]) -> None:
         ({"containers": [{"name": "x"}]}, {"containers": [{"name": "y"}]}, "containers[x]"),
         ({"limits": {"memory": "1Gi"}}, {"limits": {"memory": "1G"}}, "limits.memory"),
         ({"label": "1Gi"}, {"label": "1024Mi"}, "label"),
+        (
+            {"env": [{"name": "limits", "value": "1Gi"}]},
+            {"env": [{"name": "limits", "value": "1024Mi"}]},
+            "env[limits].value",
+        ),
         ({"a": True}, {"a": 1}, "a"),
         ({"a": 1}, None, "it is not there"),
     ],

@@ -12,7 +12,7 @@ from minikafka_operator.reconciler import ClusterReconciler
 from tests.unit.kube.fake_api_server import FakeApiServer
 
 from .rolls import THREE
-from .world import BEGIN, NAMES, World
+from .world import BEGIN, NAMES, World, settled
 
 JUDGED = ("Available", "ReplicationHealthy", "Ready")
 UNCHECKED = [Signs(None, 0.0), Signs(120.0, 1.0), Signs(12.0, 5.0)]
@@ -20,9 +20,8 @@ UNCHECKED = [Signs(None, 0.0), Signs(120.0, 1.0), Signs(12.0, 5.0)]
 LOST = [Signs(None, 30.0), Signs(5.0, 9.5), Signs(None, math.inf)]
 
 
-def settled() -> World:
-    world = World()
-    world.settle()
+def known() -> World:
+    world = settled()
     world.topic("bank", THREE)
     world.settle()
     assert [world.condition(kind)[0] for kind in JUDGED] == ["True"] * 3
@@ -32,7 +31,7 @@ def settled() -> World:
 
 @pytest.mark.parametrize("signs", LOST)
 def test_a_lease_that_nobody_renews(signs: Signs) -> None:
-    world = settled()
+    world = known()
     world.controller_signs = signs
     made = world.step()
     assert made.retry_seconds is not None
@@ -49,7 +48,7 @@ def test_a_lease_that_nobody_renews(signs: Signs) -> None:
 
 
 def test_no_lease_and_one_of_a_stranger() -> None:
-    world = settled()
+    world = known()
     lease = world.objects.pop(("Lease", NAMES.controller))
     world.step()
     assert world.condition("Ready")[1] == "ControllerAway"
@@ -61,7 +60,7 @@ def test_no_lease_and_one_of_a_stranger() -> None:
 
 @pytest.mark.parametrize("signs", UNCHECKED)
 def test_what_was_true_stays_for_the_seconds_in_which_it_is_not_known(signs: Signs) -> None:
-    world = settled()
+    world = known()
     world.controller_signs = signs
     made = world.plan()
     assert made.status is None, "and no event"
@@ -70,7 +69,7 @@ def test_what_was_true_stays_for_the_seconds_in_which_it_is_not_known(signs: Sig
 
 @pytest.mark.parametrize("signs", UNCHECKED)
 def test_nothing_becomes_true_before_it_is_known(signs: Signs) -> None:
-    world = settled()
+    world = known()
     world.stop("demo-broker-1")
     world.step()
     world.events.clear()
@@ -82,7 +81,7 @@ def test_nothing_becomes_true_before_it_is_known(signs: Signs) -> None:
 
 
 def test_bad_news_is_told_whatever_its_age() -> None:
-    world = settled()
+    world = known()
     world.topic("bank", ([0, 1, 2], []))
     world.controller_signs = Signs(None, 30.0)
     world.step()
@@ -91,7 +90,7 @@ def test_bad_news_is_told_whatever_its_age() -> None:
 
 
 def test_statuses_that_are_older_than_the_metadata() -> None:
-    world = settled()
+    world = known()
     world.revisions["bank"] = 8
     world.step()
     assert world.condition("Ready")[:2] == ("False", "TopicStatusStale")
@@ -101,7 +100,7 @@ def test_statuses_that_are_older_than_the_metadata() -> None:
 
 def test_a_spec_that_is_not_understood() -> None:
     """What can be told without it is told all the same: it may be wrong for weeks."""
-    world = settled()
+    world = known()
     world.cluster["spec"] = {"storage": "lots"}
     world.step()
     assert world.condition("Available")[0] == "True"
@@ -120,7 +119,7 @@ async def test_a_glance_tells_when_the_lease_is_not_renewed_any_more(monkeypatch
     server = FakeApiServer("ns", BEGIN)
     server.put(LEASE, NAMES.controller, {"spec": dict(spec)})
     reconciler = ClusterReconciler(server, None, None, None, "me", None)  # type: ignore[arg-type]
-    world = settled()
+    world = known()
     world.objects["Lease", NAMES.controller]["spec"] = dict(spec)
     reconciler._renewals.look(("ns", "demo"), {"spec": {**spec, "renewTime": "-1"}}, now[0] - 5)
     world.controller_signs = reconciler._renewals.look(("ns", "demo"), {"spec": spec}, now[0])

@@ -1,9 +1,6 @@
-"""The command line, and that the planner stays pure."""
+"""The command line."""
 
 from __future__ import annotations
-
-import subprocess
-import sys
 
 import pytest
 from minikafka_operator.main import parse
@@ -33,16 +30,3 @@ def test_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINIKAFKA_NAMESPACES", "a,b")
     assert parse([]).broker_image == "image:1"
     assert parse(["--namespace", "b", "--namespace", "c"]).namespaces == ("a", "b", "c")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("module", ["planner", "crds", "status", "deletion", "rollout"])
-def test_the_planner_knows_neither_kopf_nor_the_network(module: str) -> None:
-    code = f"""
-import sys
-import minikafka_operator.{module}
-print(sorted({{"kopf", "aiohttp", "asyncio", "kubernetes", "socket"}} & set(sys.modules)))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = done.stdout.strip()
-    assert "kopf" not in loaded and "aiohttp" not in loaded and "kubernetes" not in loaded, loaded

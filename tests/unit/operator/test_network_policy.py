@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from .world import NAMES, World
+from .world import NAMES, settled
 
 
 def rules(**spec: Any) -> dict[tuple[int, ...], Any]:
     """Who may come in, by ports; None: everybody."""
-    world = World(**spec)
-    world.settle()
+    world = settled(**spec)
     found = world.objects["NetworkPolicy", "demo-broker"]["spec"]
     assert found["podSelector"] == {"matchLabels": NAMES.selector()}
     assert found["policyTypes"] == ["Ingress"]
@@ -46,8 +45,7 @@ def test_nobody_may_read_metrics() -> None:
 
 
 def test_it_can_be_switched_off_and_on() -> None:
-    world = World()
-    world.settle()
+    world = settled()
     world.edit(networkPolicy={"enabled": False})
     world.settle()
     assert ("NetworkPolicy", "demo-broker") not in world.objects

@@ -9,7 +9,7 @@ from minikafka_kube.names import CLUSTER_LABEL, MANAGED_BY_LABEL, MANAGER, RACK_
 from minikafka_operator.actions import Apply, Create, Delete, Patch
 from minikafka_operator.managed_fields import as_applied
 
-from .world import NAMES, World
+from .world import NAMES, World, settled
 
 MADE = [
     ("ServiceAccount", "demo-broker"),
@@ -25,12 +25,6 @@ MADE = [
 EXTERNAL = [("Service", "demo-broker-0-external"), ("Service", "demo-bootstrap-external")]
 OUTSIDE = {"listeners": {"external": {"type": "NodePort"}}}
 OWNER = {"apiVersion": "minikafka.dev/v1alpha1", "kind": "MiniKafkaCluster", "name": "demo", "controller": True}
-
-
-def settled(**spec: Any) -> World:
-    world = World(**spec)
-    world.settle()
-    return world
 
 
 def touched(world: World) -> list[tuple[str, str]]:

@@ -10,15 +10,9 @@ from minikafka_kube.names import APPLIED_ANNOTATION, CLUSTER_FINALIZER, RACK_ANN
 from minikafka_operator.actions import Apply, Create, Delete, Finalizers, Patch, ReplacePod
 from minikafka_operator.conditions import ClusterReason
 
-from .world import NAMES, World, stamp
+from .world import NAMES, World, settled, stamp
 
 THREE = ([0, 1, 2], [0, 1, 2])
-
-
-def settled(**spec: Any) -> World:
-    world = World(**spec)
-    world.settle()
-    return world
 
 
 def applied(world: World) -> list[str]:

@@ -18,7 +18,7 @@ from minikafka_operator.planner import RETRY_SECONDS
 from minikafka_operator.rollout import cannot_go, highest_used
 
 from .rolls import THREE, crash, replaced, rolling
-from .world import CREATED, World, stamp
+from .world import CREATED, World, settled, stamp
 
 
 class TestOrder:
@@ -75,8 +75,7 @@ class TestOrder:
 
     def test_only_whose_settings_changed(self) -> None:
         """An address of one broker is nothing to the others."""
-        world = World(listeners={"external": {"type": "NodePort"}})
-        world.settle()
+        world = settled(listeners={"external": {"type": "NodePort"}})
         world.wait(100)
         world.objects["Service", "demo-broker-1-external"]["spec"]["ports"][0]["nodePort"] = 31999
         assert replaced(world) == ["demo-broker-1"]
@@ -157,8 +156,7 @@ class TestWhatPodsAreMadeOf:
 
     def test_settings_that_stay_as_they_are_may_go(self) -> None:
         """Only the image is another one: a pod that is made while they are gone waits until they are back."""
-        world = World()
-        world.settle()
+        world = settled()
         world.wait(100)
         world.edit(image="minikafka:next")
         world.objects["ConfigMap", "demo-config"]["metadata"]["deletionTimestamp"] = stamp(world.now)
@@ -166,8 +164,7 @@ class TestWhatPodsAreMadeOf:
 
     def test_settings_of_an_earlier_cluster(self) -> None:
         """The garbage collector has still to remove them: a StatefulSet is not made before, for its pods would have those."""
-        world = World()
-        world.settle()
+        world = settled()
         earlier = dict(world.objects["ConfigMap", "demo-config"])
         earlier["metadata"] = of_an_earlier(earlier["metadata"])
         earlier["data"] = {}
@@ -204,8 +201,7 @@ class TestClaims:
         assert "demo-broker-0 may have the last copy of records of bank-0" in world.condition("RolloutBlocked")[2]
 
     def test_claims_without_labels_are_no_sign_that_there_are_no_volumes(self) -> None:
-        world = World(storage={"size": "10Gi"})
-        world.settle()
+        world = settled(storage={"size": "10Gi"})
         for (kind, _), thing in world.objects.items():
             if kind == "PersistentVolumeClaim":
                 thing["metadata"]["labels"] = {}
@@ -286,6 +282,7 @@ class TestSafety:
 class TestFreshness:
     """What is known of the ISR must be what the brokers know now (issue 9, B9)."""
 
+    @pytest.mark.slow
     def test_frozen_statuses_and_no_controller_stop_a_roll(self) -> None:
         """Pods 0, 1 and 2 were replaced at seconds 0, 5 and 10: every look found the same full ISR."""
         world = rolling()
@@ -344,8 +341,7 @@ class TestFreshness:
         assert replaced(world) == []
 
     def test_no_broker_is_taken_away(self) -> None:
-        world = World(brokers={"replicas": 5})
-        world.settle()
+        world = settled(brokers={"replicas": 5})
         world.revisions["bank"] = 8  # it may have replicas anywhere
         world.edit(brokers={"replicas": 3})
         world.step()
@@ -360,8 +356,7 @@ class TestFreshness:
 
     def test_nor_when_the_stateful_set_is_deleted_meanwhile(self) -> None:
         """Made anew with fewer brokers it would take those away of which nothing is known."""
-        world = World(brokers={"replicas": 5})
-        world.settle()
+        world = settled(brokers={"replicas": 5})
         world.controller_signs = Signs(None, 30.0)
         world.edit(brokers={"replicas": 3})
         world.step()
@@ -541,8 +536,7 @@ EVENTS = st.lists(
 @given(EVENTS)
 def test_whatever_happens_no_partition_falls_below_its_minimum(events: list[str]) -> None:
     """The operator itself never takes a broker that min.insync.replicas needs, and in the end all is as wished for."""
-    world = World()
-    world.settle()
+    world = settled()
     world.topic("bank", THREE, THREE, min_isr=2)
     for number, event in enumerate(events):
         _happen(world, event, number)

@@ -6,15 +6,14 @@ import pytest
 from minikafka_kube.disruption_lease import hold_of
 from minikafka_operator.actions import ReplacePod, WriteDisruptionLease
 
-from tests.unit.operator.world import NAMES, World
+from tests.unit.operator.world import NAMES, World, settled
 
 KEY = ("Lease", NAMES.disruption)
 
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.settle()
+    made = settled()
     made.topic("bank", ([0, 1, 2], [0, 1, 2]))
     made.wait(60)
     return made
@@ -48,6 +47,7 @@ def test_the_lease_is_taken_before_the_first_broker_and_given_back_after_the_las
     assert world.step().steady
 
 
+@pytest.mark.slow
 def test_while_an_experiment_goes_on_no_broker_is_replaced(world: World) -> None:
     held_by(world, "experiment/try/uid", 3600)
     world.edit(config={"num.partitions": "3"})

@@ -11,15 +11,14 @@ from minikafka_kube.names import ACCOUNT_ANNOTATION
 from minikafka_operator.actions import ReplacePod
 
 from .rolls import THREE, replaced
-from .world import NAMES, World, stamp
+from .world import NAMES, World, settled, stamp
 
 ACCOUNT = ("ServiceAccount", NAMES.broker)
 
 
 def cut_off(**spec: Any) -> World:
     """A settled cluster whose ServiceAccount somebody deletes, as the operator has just made it anew."""
-    world = World(**spec)
-    world.settle()
+    world = settled(**spec)
     world.topic("bank", THREE)
     world.wait(100)
     del world.objects[ACCOUNT]
@@ -33,6 +32,7 @@ def account(world: World, name: str) -> str:
 
 
 class TestRoll:
+    @pytest.mark.slow
     def test_all_are_replaced_one_after_the_other_without_a_controller(self) -> None:
         world = cut_off()
         taken = []
@@ -74,8 +74,7 @@ class TestRoll:
     @pytest.mark.parametrize("what", ["gone", "leaving"])
     def test_nothing_is_known_as_long_as_there_is_none(self, what: str) -> None:
         """Pods of the account that is gone are as good as those of the next; there is none to compare them with."""
-        world = World()
-        world.settle()
+        world = settled()
         world.wait(100)
         before = world.objects["StatefulSet", "demo-broker"]["spec"]["template"]
         if what == "gone":
@@ -100,9 +99,9 @@ class TestRoll:
         world.objects[ACCOUNT]["metadata"]["uid"] = "yet another"
         assert replaced(world) == ["demo-broker-2"]
 
+    @pytest.mark.slow
     def test_records_that_would_go_with_the_last_copy_are_kept(self) -> None:
-        world = World(storage={"type": "Ephemeral", "size": "1Gi"})
-        world.settle()
+        world = settled(storage={"type": "Ephemeral", "size": "1Gi"})
         world.topic("bank", ([2], [2]))
         world.wait(100)
         world.objects[ACCOUNT]["metadata"]["uid"] = "another"
@@ -120,8 +119,7 @@ class TestRoll:
         )
 
     def test_unflushed_records_are_flushed_by_one_that_is_stopped_in_good_order(self) -> None:
-        world = World(unflushedVolume={}, brokers={"replicas": 1})
-        world.settle()
+        world = settled(unflushedVolume={}, brokers={"replicas": 1})
         world.topic("bank", ([0], [0]))
         world.objects[ACCOUNT]["metadata"]["uid"] = "another"
         assert replaced(world) == ["demo-broker-0"]
@@ -139,8 +137,7 @@ class TestPodsOfAnEarlierOperator:
 
     @pytest.mark.parametrize(("later", "outdated"), [(-10, False), (0, False), (10, True)])
     def test_time(self, later: float, outdated: bool) -> None:
-        world = World()
-        world.settle()
+        world = settled()
         for pod in world.pods.values():
             pod["metadata"]["annotations"].pop(ACCOUNT_ANNOTATION)
             pod["metadata"]["creationTimestamp"] = stamp(world.now)

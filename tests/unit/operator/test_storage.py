@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 from minikafka_operator.actions import Delete, Patch
 
-from .world import World, stamp
-
-
-def settled(**spec: Any) -> World:
-    world = World(**spec)
-    world.settle()
-    return world
+from .world import World, settled, stamp
 
 
 def requests(world: World) -> list[str]:
@@ -134,8 +128,7 @@ class TestClaimsOfAnEarlierCluster:
 
     def applied_again(self, **spec: Any) -> World:
         """A cluster that finds the claims of an earlier one: they wait for a class that is not there."""
-        before = World(storage={"storageClassName": "nope", "size": "100Ti"})
-        before.settle()
+        before = settled(storage={"storageClassName": "nope", "size": "100Ti"})
         world = World(**spec)
         world.wait(3600)
         world.cluster["metadata"]["creationTimestamp"] = stamp(world.now)

@@ -8,7 +8,7 @@ import pytest
 from minikafka_operator.actions import Finalizers, SetTopicCondition
 from minikafka_operator.topics import without_cluster
 
-from .world import BEGIN, World
+from .world import BEGIN, World, settled
 
 METADATA = {"name": "bank", "namespace": "ns", "generation": 3, "resourceVersion": "7"}
 SAYS = "spec.clusterRef.name=nobody: there is no MiniKafkaCluster of that name in its namespace"
@@ -58,8 +58,7 @@ def test_one_that_is_deleted_is_let_go() -> None:
 
 
 def test_when_the_cluster_comes_it_waits_for_brokers() -> None:
-    world = World()
-    world.settle()
+    world = settled()
     world.topic("bank", ([0], [0]))
     world.topics["bank"]["status"]["conditions"] = [condition_set()]
     world.settle()
@@ -84,15 +83,13 @@ def test_a_cluster_without_brokers_is_not_a_cluster_that_is_not_there(
 
 
 def test_one_that_is_new_is_left_to_brokers_that_are_ready() -> None:
-    world = World()
-    world.settle()
+    world = settled()
     world.topic("bank", ([0], [0]))
     assert not [action for action in world.plan().actions if isinstance(action, SetTopicCondition)]
 
 
 def test_what_brokers_say_is_left_alone() -> None:
-    world = World()
-    world.settle()
+    world = settled()
     world.topic("bank", ([0], [0]))
     world.topics["bank"]["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "InvalidConfig"}]
     assert not [action for action in world.plan().actions if isinstance(action, SetTopicCondition)]

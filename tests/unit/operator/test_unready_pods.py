@@ -9,7 +9,7 @@ import pytest
 from minikafka_kube.freshness import Signs
 
 from .rolls import CRASHING, THREE, crash, replaced, rolling, run_unready
-from .world import NAMES, World, stamp
+from .world import NAMES, World, settled, stamp
 
 
 class TestStuckPods:
@@ -26,9 +26,9 @@ class TestStuckPods:
         world.settle()
         assert world.ready() == [0, 1, 2]
 
+    @pytest.mark.slow
     def test_a_wrong_image_stops_the_roll_at_the_first(self) -> None:
-        world = World()
-        world.settle()
+        world = settled()
         world.topic("bank", THREE)
         world.wait(100)
         world.broken_images = {"wrong"}

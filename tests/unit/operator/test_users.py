@@ -26,7 +26,7 @@ from minikafka_operator.user_reconciler import REFUSED_RETRY_SECONDS, UserReconc
 from tests.copies import copied
 from tests.unit.kube.fake_api_server import FakeApiServer, Killed
 
-from .world import BEGIN, World
+from .world import BEGIN, settled
 
 BOTH = {
     "listeners": {
@@ -89,8 +89,7 @@ class Users:
     """Users of a settled cluster, with the reconciler that looks after them."""
 
     def __init__(self, **spec: Any) -> None:
-        self.world = World(**(spec or BOTH))
-        self.world.settle()
+        self.world = settled(**(spec or BOTH))
         self.server = FakeApiServer("ns", BEGIN)
         self.brokers = Brokers()
         for number, pod in enumerate(self.world.pods.values()):
@@ -231,6 +230,7 @@ class TestCertificate:
         await users.looks()
         assert users.secret("bob") == after
 
+    @pytest.mark.slow
     async def test_a_renewed_ca_signs_anew_once_brokers_trust_it(self, users: Users) -> None:
         users.apply("bob", **CERTIFICATE)
         await users.looks()
@@ -337,6 +337,7 @@ class TestGoing:
         assert (USER.name, "alice") not in users.server.objects
         assert not await users.reconciler.without_cluster("ns", "demo")
 
+    @pytest.mark.slow
     async def test_killed_at_every_write_it_still_leaves_nothing(self) -> None:
         """The finalizer comes before all, and goes after all."""
         for dies_at in range(1, 12):

@@ -7,7 +7,10 @@ that the real one adds no more is what ``tests/apiserver`` shows.
 from __future__ import annotations
 
 import itertools
+import json
+import pickle
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 from minikafka.kubernetes.document import Document
@@ -51,6 +54,19 @@ def stamp(when: datetime) -> str:
 def full_spec(**spec: Any) -> dict[str, Any]:
     """The spec with the defaults that the API server fills in."""
     return ClusterSpec.model_validate(spec).model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+@cache
+def _settled(spec: str) -> bytes:
+    world = World(**json.loads(spec))
+    world.settle()
+    return pickle.dumps(world)
+
+
+def settled(**spec: Any) -> World:
+    """Return a cluster of which nothing is to be done any more. One of each spec is settled, and the others are its copies."""
+    made: World = pickle.loads(_settled(json.dumps(spec)))
+    return made
 
 
 class World:

@@ -126,13 +126,14 @@ records = st.lists(
         Record,
         st.just(0),
         st.integers(-1, 2**62),
-        st.none() | st.binary(max_size=200),
-        st.none() | st.binary(max_size=200),
+        st.none() | st.binary(max_size=70),
+        st.none() | st.binary(max_size=70),
         st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3),
     ),
     min_size=1,
-    max_size=8,
+    max_size=5,
 )
+"""Contents that need one byte for their length, and two."""
 
 
 @given(records, st.data())

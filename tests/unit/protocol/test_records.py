@@ -46,7 +46,7 @@ from minikafka.protocol.records import (
 NOW_MS = 1_700_000_000_000
 contents = st.none() | st.binary(max_size=60)
 headers = st.lists(st.tuples(st.text(max_size=8), contents), max_size=3)
-rows = st.lists(st.tuples(st.integers(-(10**6), 10**6), contents, contents, headers), min_size=1, max_size=12)
+rows = st.lists(st.tuples(st.integers(-(10**6), 10**6), contents, contents, headers), min_size=1, max_size=6)
 
 
 @given(rows=rows, base=st.integers(0, 2**50), codec=st.sampled_from(Codec))

@@ -67,6 +67,7 @@ def letters(cluster: MiniKafkaCluster, topic: str) -> list[DeadLetter]:
 LIVES = (lives.confluent, lives.aiokafka)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("live", LIVES, ids=lambda life: life.__name__)
 @pytest.mark.parametrize("dies_at", list(lives.POINTS.items()), ids=list(lives.POINTS))
 def test_no_death_between_two_steps_loses_a_record_or_doubles_a_dead_letter(
@@ -96,6 +97,7 @@ def test_no_death_between_two_steps_loses_a_record_or_doubles_a_dead_letter(
     assert dict(cluster.groups()[group].offsets) == goal.ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("live", LIVES, ids=lambda life: life.__name__)
 def test_a_dead_letter_that_is_refused_ends_the_consumer_and_commits_nothing_behind(
     cluster: MiniKafkaCluster, live: Life
@@ -193,6 +195,7 @@ def rebalanced(cluster: MiniKafkaCluster, live: Life) -> list[tuple[int, int]]:
     return done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("live", LIVES, ids=lambda life: life.__name__)
 def test_a_rebalance_waits_for_the_record_in_hand_and_commits_it(cluster: MiniKafkaCluster, live: Life) -> None:
     done = rebalanced(cluster, live)
@@ -301,6 +304,7 @@ def test_a_group_without_a_place_ends_the_consumer_where_it_is_to(cluster: MiniK
         ReliableConsumer(config | {"auto.offset.reset": "error"}, [topic], print).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("live", LIVES, ids=lambda life: life.__name__)
 def test_a_record_of_some_megabytes_becomes_a_dead_letter(cluster: MiniKafkaCluster, live: Life) -> None:
     large = {"max.message.bytes": "5000000"}

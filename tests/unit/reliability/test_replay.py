@@ -60,6 +60,7 @@ def letters(cluster: MiniKafkaCluster) -> Letters:
     return Letters(cluster)
 
 
+@pytest.mark.slow
 def test_dead_letters_are_listed_shown_and_replayed_once(letters: Letters, capsys: pytest.CaptureFixture[str]) -> None:
     letters.die(0, "a", "b")
     letters.die(1, "c")
@@ -137,6 +138,7 @@ def replay(kind: type[DeadLetterReplay], letters: Letters) -> list[PartitionRepl
         made.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dies_at", [("to send", 2), ("sent", 1), ("sent", 3), ("to commit", 1), ("committed", 1)])
 def test_a_replay_that_died_has_sent_nothing_that_the_next_sends_again(
     letters: Letters, dies_at: tuple[str, int]
@@ -151,6 +153,7 @@ def test_a_replay_that_died_has_sent_nothing_that_the_next_sends_again(
     assert sum(each.sent for each in plan) == 3 - before
 
 
+@pytest.mark.slow
 def test_who_has_lost_the_place_sends_nothing_again(letters: Letters) -> None:
     """A group's offsets expire."""
     letters.die(0, "a", "b")
@@ -162,6 +165,7 @@ def test_who_has_lost_the_place_sends_nothing_again(letters: Letters) -> None:
     assert letters.replayed(0) == [b"a", b"b", b"c"]
 
 
+@pytest.mark.slow
 def test_letters_of_a_topic_that_was_made_anew_are_others(letters: Letters) -> None:
     letters.die(0, "a", "b")
     replay(DeadLetterReplay, letters)
@@ -207,6 +211,7 @@ def test_two_replays_do_not_run_at_once(letters: Letters, capsys: pytest.Capture
     assert letters.replayed(0) == [b"a"], "the first was not disturbed"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_one_line_and_sends_nothing(letters: Letters, capsys: pytest.CaptureFixture[str]) -> None:
     letters.die(0, "a")
     letters.die(1, "b")

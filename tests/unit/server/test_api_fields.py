@@ -133,6 +133,7 @@ def below(path: str, listed: Collection[str]) -> bool:
     return any(path == name or path.startswith(f"{name}.") for name in listed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", COLD, ids=lambda key: key.api_name)
 def test_every_field_is_used_or_listed(used: Mapping[tuple[ApiKey, int], Used], key: ApiKey) -> None:
     spec = COLD[key]
@@ -209,6 +210,7 @@ def two_values(field: Any) -> tuple[Any, Any]:
     }.get(field.metadata["kafka_type"], (1, 2))  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", HOT, ids=lambda key: key.api_name)
 def test_every_field_of_a_hot_request_is_decoded_or_listed(key: ApiKey) -> None:
     spec = HANDLERS[key][0]

@@ -686,6 +686,7 @@ class Choking:
         return getattr(self._sock, name)
 
 
+@pytest.mark.slow
 async def test_answers_wait_for_the_socket_under_tls(tmp_path: Path) -> None:
     """What waits as ciphertext, as answers and as requests comes through whole, and in order."""
     files = PemFiles.write(tmp_path)

@@ -114,6 +114,7 @@ def denials(cluster: Cluster, broker_id: int = 1) -> list[tuple[str, ...]]:
     return [(e["principal"], e["operation"], e["resource"], e["request"]) for e in events]
 
 
+@pytest.mark.slow
 async def test_acls_count_at_once_on_every_broker_and_after_a_restart(tmp_path: Path) -> None:
     """Made through a broker that is not the controller."""
     async with secured(tmp_path, 2) as cluster:

@@ -179,6 +179,7 @@ class TestRates:
         assert desk.stats.limited == {CONNECTION_CREATION_RATE: 15}
         assert sum(desk.open(*(Connection("10.0.0.2") for _ in range(25)))) == 20
 
+    @pytest.mark.slow
     def test_addresses_do_not_fill_the_memory(self) -> None:
         desk = Desk(at_most=10**6)
         desk.registry._rate_of = lambda host: 1.0

@@ -18,6 +18,7 @@ BACKLOG = 40
 BATCH = "x" * 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topics", [{"t": 4}, {"a": 3, "b": 1}], ids=["one topic", "two topics"])
 async def test_the_last_partition_does_not_wait_for_the_first_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: dict[str, int]

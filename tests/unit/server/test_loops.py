@@ -108,6 +108,7 @@ async def test_a_topic_that_fails_keeps_no_other_from_being_followed(
         assert [fields["component"] for fields in told(cluster, broker, "component_recovered")] == ["topic bad"]
 
 
+@pytest.mark.slow
 async def test_a_broker_that_cannot_follow_the_image_gives_up_what_it_leads(
     three: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +156,7 @@ async def test_changes_that_failed_half_way_are_taken_again(tmp_path: Path) -> N
         await until(lambda: leads(broker) == [0])
 
 
+@pytest.mark.slow
 async def test_a_controller_that_fails_on_a_decision_ends_its_term(three: Cluster) -> None:
     """Its loop ended, the lease was renewed all the same, and whoever asked waited for ever."""
     old = three.controller
@@ -177,6 +179,7 @@ async def test_a_controller_that_fails_on_a_decision_ends_its_term(three: Cluste
     await three.create("after")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", ["commit", "tick", "renew"])
 async def test_whatever_ends_a_loop_of_the_controller_ends_its_term(
     three: Cluster, monkeypatch: pytest.MonkeyPatch, loop: str

@@ -301,6 +301,7 @@ async def test_what_nobody_expected_of_a_log_that_is_opened_anew_is_tried_again_
     await until(lambda: follower.context.health.problems() == {})
 
 
+@pytest.mark.slow
 async def test_a_log_that_cannot_be_created_is_created_when_there_is_room(cluster: Cluster, disks: Disks) -> None:
     disks.refuses = lambda operation, path: operation == "write_atomic" and "/u-0/" in path
     controller = cluster.controller
@@ -323,6 +324,7 @@ async def test_deleting_a_topic_whose_log_is_offline_ends_the_trouble(cluster: C
     await until(lambda: old.context.health.verdict()[0] and not old.is_fenced)
 
 
+@pytest.mark.slow
 async def test_after_a_failed_fsync_the_process_ends_with_3_and_no_clean_marker(tmp_path: Path, disks: Disks) -> None:
     """Exit code 3 is the supervisor's sign to start it again; KIP-966: it may have lost records."""
     config = BrokerConfig.from_properties(

@@ -86,6 +86,7 @@ class TestProduce:
             }
         ]
 
+    @pytest.mark.slow
     def test_client_ids_do_not_fill_the_memory(self) -> None:
         desk = Desk()
         desk.set({"user": None, "client-id": None}, producer_byte_rate=1000.0)
@@ -121,6 +122,7 @@ class TestFetch:
         assert desk.quotas.fetched(ALICE, 5, 0.105) == (500, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [20_000, 200_000, 500_000])
 def test_a_consumer_that_never_rests_gets_what_it_may(size: int) -> None:
     """Within 5 %, though what it may not have yet is asked for twice."""
@@ -356,6 +358,7 @@ async def test_the_time_of_requests(cluster: Cluster) -> None:
     await waits(client, connection, cluster)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", ["the controller", "another"])
 async def test_changes_of_the_cluster(cluster: Cluster, asked: str) -> None:
     """All brokers count for the same client, at the controller."""

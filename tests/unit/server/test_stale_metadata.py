@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from minikafka.protocol.errors import ErrorCode
 from minikafka.replication.partition import Role
 from minikafka.server.broker import Broker
@@ -53,6 +54,7 @@ async def with_a_record(cluster: Cluster) -> None:
     await until(lambda: all(hosted(b).log.log_end_offset == 1 for b in cluster.brokers.values()))
 
 
+@pytest.mark.slow
 async def test_a_log_that_is_ahead_of_the_metadata_is_neither_led_nor_followed(tmp_path: Path) -> None:
     """A leader failed on it at each look, for ever; a follower cut its log for the leader of the older term."""
     async with running(tmp_path, 3) as cluster:
@@ -76,6 +78,7 @@ async def test_a_log_that_is_ahead_of_the_metadata_is_neither_led_nor_followed(t
         await until(lambda: all(b.context.health.verdict() == (True, "ok") for b in brokers))
 
 
+@pytest.mark.slow
 async def test_a_follower_keeps_what_its_leader_never_had(tmp_path: Path) -> None:
     """The restored metadata has a replica in its ISR that was not in it any more: it leads, without the newest records."""
     async with running(tmp_path, 3) as cluster:

@@ -52,6 +52,7 @@ class Volumes:
         return sum(-(-size // PAGE_BYTES) * PAGE_BYTES for size in mine)
 
 
+@pytest.mark.slow
 async def test_five_times_the_limit_is_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Volumes(monkeypatch)
     cluster = Cluster(tmp_path, {})

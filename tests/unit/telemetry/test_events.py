@@ -1,6 +1,5 @@
 """The event log: schema, refusals, and a file that survives kills and full disks."""
 
-import ast
 import json
 import os
 import subprocess
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka.telemetry import events
 from minikafka.telemetry.events import EVENTS, FIELDS, EventLog, problem
 
 REQUIRED = {
@@ -66,19 +64,6 @@ def test_declarations_are_complete() -> None:
     used = {field for event in EVENTS.values() for field in event.fields}
     assert used == set(FIELDS), "every field is declared once and used"
     assert all(event.doc.endswith(".") for event in EVENTS.values())
-
-
-def test_no_event_is_promised_that_never_comes() -> None:
-    """Each declared event is named somewhere else in the broker, where it is emitted."""
-    package = Path(events.__file__).parents[1]
-    named: set[str] = set()
-    for path in package.rglob("*.py"):
-        if path != Path(events.__file__):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            named.update(
-                node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value in EVENTS
-            )
-    assert named == set(EVENTS)
 
 
 @pytest.mark.parametrize("name", EVENTS)
@@ -215,6 +200,7 @@ log.close()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("emitted", "fits"), [(5, True), (500, True), (2000, False)])
 def test_a_reader_of_standard_output_that_stands_still_does_not_hold_the_broker_up(emitted: int, fits: bool) -> None:
     """Of nine thousand bytes each: what the pipe does not take waits, up to 8 MiB; all of it comes whole and in order."""

@@ -276,6 +276,7 @@ def test_the_process_metrics_are_those_of_the_client_library() -> None:
     assert theirs <= ours
 
 
+@pytest.mark.slow
 def test_a_scrape_calls_little_for_each_partition() -> None:
     """It runs on the broker's event loop. What it takes in seconds: bench/scraping.py."""
 

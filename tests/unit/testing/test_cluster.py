@@ -46,6 +46,7 @@ def values(cluster: MiniKafkaCluster, topic: str) -> list[str]:
     return [(record.value or b"").decode() for record in cluster.records(topic)]
 
 
+@pytest.mark.slow
 def test_a_killed_leader_loses_nothing_that_all_replicas_had(cluster: MiniKafkaCluster) -> None:
     topic = cluster.create_topic(partitions=2)
     assert send(cluster, topic, "a", "b") == [None, None]
@@ -57,6 +58,7 @@ def test_a_killed_leader_loses_nothing_that_all_replicas_had(cluster: MiniKafkaC
     assert (verdict.outcome, verdict.counts["acknowledged"]) == (Outcome.PASSED, 3)
 
 
+@pytest.mark.slow
 def test_a_record_that_only_its_leader_had_is_lost_and_said_to_be(cluster: MiniKafkaCluster) -> None:
     topic = cluster.create_topic(config={"min.insync.replicas": "1"})
     assert send(cluster, topic, "kept") == [None]
@@ -72,6 +74,7 @@ def test_a_record_that_only_its_leader_had_is_lost_and_said_to_be(cluster: MiniK
     assert verdict.counts["lost"] == 1
 
 
+@pytest.mark.slow
 def test_a_power_loss_of_all_takes_what_nobody_had_flushed(cluster: MiniKafkaCluster) -> None:
     topic = cluster.create_topic()
     flushed = cluster.create_topic(config={"flush.messages": "1"})
@@ -226,6 +229,7 @@ def test_a_full_cluster_of_one_broker() -> None:
         admin.list_topics(timeout=0.1)
 
 
+@pytest.mark.slow
 def test_a_cluster_that_has_ended_leaves_nothing_open() -> None:
     """unittest, unlike pytest, shows such warnings to whoever tests with it."""
     gc.collect()

@@ -60,6 +60,7 @@ class Described(Control):
         return found
 
 
+@pytest.mark.slow
 def test_verbs_are_carried_out(server: ControlServer, tmp_path: Path) -> None:
     control = Described.of(tmp_path)
     assert control is not None
@@ -171,6 +172,7 @@ def test_a_token_is_made_where_others_may_come(cluster: MiniKafkaCluster, tmp_pa
     assert Control.of(tmp_path) is None
 
 
+@pytest.mark.slow
 def test_the_document_describes_every_verb(server: ControlServer) -> None:
     status, told = asked(server, "/openapi.json", None)
     assert (status, told) == (200, document())

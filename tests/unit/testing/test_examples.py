@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 pytest_plugins = ("pytester",)
 
 ROOT = Path(__file__).parents[3]

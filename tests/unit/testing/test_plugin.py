@@ -19,6 +19,7 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
+@pytest.mark.slow
 def test_a_cluster_is_kept_between_tests_and_whole_at_the_beginning_of_each(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
@@ -45,6 +46,7 @@ def test_a_cluster_is_kept_between_tests_and_whole_at_the_beginning_of_each(proj
     project.runpytest_inprocess("-q").assert_outcomes(passed=3)
 
 
+@pytest.mark.slow
 def test_a_test_that_fails_is_told_what_was_done_and_what_became_of_the_records(project: pytest.Pytester) -> None:
     project.makepyfile(
         """

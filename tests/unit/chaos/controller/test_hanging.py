@@ -77,6 +77,7 @@ def not_ready(lab: Lab) -> None:
     condition |= {"status": "False", "message": "1 of 3"}
 
 
+@pytest.mark.slow
 async def test_its_jobs_pod_never_starts() -> None:
     lab = Lab(SCENARIO)
     lab.starts = False
@@ -97,6 +98,7 @@ async def test_its_jobs_pod_never_starts() -> None:
     assert lab.schedule["active"] == lab.made[1]["metadata"]["name"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [False, True], ids=["somebody's", "its own"])
 async def test_its_cluster_never_gets_ready(own: bool) -> None:
     """On somebody's cluster it waited for ever, and no other experiment of the schedule was made."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from minikafka.telemetry.fault_verbs import Verb
+from minikafka_chaos.controller import record
 from minikafka_chaos.controller.budget import BudgetRefusal
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT
 from minikafka_chaos.controller.ledger import (
@@ -21,7 +22,6 @@ from minikafka_chaos.controller.ledger import (
     StatusStore,
     Unavailable,
 )
-from minikafka_chaos.controller.status import FAULTS_MAX
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.scenario.faults import Fault, Handle, Ledger, Targets
 
@@ -322,18 +322,19 @@ def test_a_pod_that_was_replaced_just_before(world: World) -> None:
     assert fault(world)["podUid"] == after != before
 
 
-@pytest.mark.slow
-def test_of_very_many_faults_those_that_are_on_are_kept(world: World) -> None:
+def test_of_very_many_faults_those_that_are_on_are_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 5
+    monkeypatch.setattr(record, "FAULTS_MAX", most)
     ledger = ledger_of(world)
     ledger.intend(KILL, ONE, None)
     other = Targets((2,))
-    for number in range(FAULTS_MAX + 20):
+    for number in range(most + 20):
         one = Fault(f"g{number}", Verb.PAUSE, step="p")
         ledger.intend(one, other, None)
         ledger.recovered(Handle(one, other), "step")
     kept = world.status["faults"]
-    assert len(kept) == FAULTS_MAX and kept[0]["id"] == "f1"
-    assert kept[-1]["id"] == f"g{FAULTS_MAX + 19}" and world.status["faultsMade"] == FAULTS_MAX + 21
+    assert len(kept) == most and kept[0]["id"] == "f1"
+    assert kept[-1]["id"] == f"g{most + 19}" and world.status["faultsMade"] == most + 21
 
 
 def test_judging_only_when_nothing_is_on(world: World) -> None:

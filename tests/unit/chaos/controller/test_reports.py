@@ -224,6 +224,7 @@ class TestTheReport:
         await made.look()
         assert not made.there and (JOB.name, REPORT) not in made.server.objects
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("after", [False, True])
     async def test_a_controller_that_dies_at_each_write(self, after: bool) -> None:
         whole = await ended(world())

@@ -280,7 +280,7 @@ class World:
         self.renew()
         return await self.reconciler.reconcile(NAMESPACE, self.name)
 
-    async def settle(self, *, seconds: float = 0.5, looks: int = 200) -> None:
+    async def settle(self, *, seconds: float = 2, looks: int = 200) -> None:
         """Look again and again, with everybody else at work, until only the controller's patience is asked for."""
         for _ in range(looks):
             outcome = await self.look()

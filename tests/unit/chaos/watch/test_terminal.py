@@ -75,6 +75,7 @@ def replay() -> WatchScreen:
     return WatchScreen("a run", recording)
 
 
+@pytest.mark.slow
 async def test_keys_go_through_a_recording() -> None:
     app = replay()
     async with app.run_test(size=(140, 40)) as pilot:
@@ -100,6 +101,7 @@ async def test_keys_go_through_a_recording() -> None:
         assert "step 2 of 6" in shown(app, "now")
 
 
+@pytest.mark.slow
 async def test_a_replay_plays_to_its_end_and_from_there_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minikafka_chaos.watch.terminal.PLAY_S_MIN", 0.001)
     monkeypatch.setattr("minikafka_chaos.watch.terminal.PLAY_S_MAX", 0.001)
@@ -132,6 +134,7 @@ class Verbs:
             raise VerbRefused("broker 2 is running: it has to be paused for that")
 
 
+@pytest.mark.slow
 async def test_keys_have_verbs_carried_out() -> None:
     cluster, verbs = FakeCluster(), Verbs()
     app = WatchScreen("cluster", Recording(), cluster, verbs.carry_out)  # type: ignore[arg-type]
@@ -153,6 +156,7 @@ async def test_keys_have_verbs_carried_out() -> None:
     assert cluster.closed
 
 
+@pytest.mark.slow
 async def test_who_looks_back_is_not_carried_away() -> None:
     cluster = FakeCluster()
     app = WatchScreen("cluster", Recording(), cluster, Verbs().carry_out)  # type: ignore[arg-type]
