@@ -22,6 +22,8 @@ from minikafka_simulator.ground.ground import SimulationGround
 SEEDS = range(1, 1 + int(os.environ.get("MINIKAFKA_TEST_SEEDS", "1")))
 LOADS = ("demo", "kill-leader", "soak")
 """These expect nothing beyond Passed; tests/simulation/test_ground.py tries them."""
+LONG = ("controller-dies-electing", "coordinator-dies-rebalancing", "disk-full", "minority-partition", "rack-loss")
+"""Two to three seconds of processor each; random schedules have such faults, too, so that `make full` is soon enough."""
 MADE = {name for names in NAMES.values() for name in names}
 NAMES = [name for name in library.names() if name not in (*LOADS, *MADE)]
 
@@ -33,6 +35,7 @@ def expectations() -> list[Any]:
         scenario = library.find(name)
         if not missing(scenario, "simulation"):
             first, *others = [(name, each) for each in scenario.spec.expect]
+            first = pytest.param(*first, marks=pytest.mark.full) if name in LONG else first
             found += [first, *(pytest.param(*other, marks=pytest.mark.full) for other in others)]
     return found
 

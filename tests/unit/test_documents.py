@@ -6,10 +6,10 @@ import re
 import subprocess
 from pathlib import Path, PurePath
 
-import pytest
 from minikafka_simulator.bugs.catalogue import BUG_SEEDS
 from minikafka_simulator.checks.invariants import INVARIANTS
 
+from tests.forms import for_each
 from tests.printed import Written, steps
 from tests.unit.verdict_cases import CASES
 from tools.generated import TABLE
@@ -54,7 +54,7 @@ def ends() -> set[str]:
 ENDS = ends()
 
 
-@pytest.mark.parametrize("page", PAGES)
+@for_each(PAGES)
 def test_what_a_page_names_is_there(page: str) -> None:
     whole = (ROOT / page).read_text(encoding="utf-8")
     written = {step.name for step in steps(whole) if isinstance(step, Written)}
@@ -94,7 +94,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", ALL_PAGES)
+@for_each(ALL_PAGES)
 def test_every_link_leads_somewhere(page: str) -> None:
     text = CODE.sub("", (ROOT / page).read_text(encoding="utf-8"))
     missing = []
@@ -120,15 +120,13 @@ def test_every_mention_of_a_page_is_of_one_that_is_there() -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("page", [page for page in ALL_PAGES if page not in MADE])
+@for_each(page for page in ALL_PAGES if page not in MADE)
 def test_prose_is_wrapped(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert wrapped(text) == text, f"python -m tools.wrap {page}"
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in ALL_PAGES if page.startswith(("docs/guide/", "docs/reference/", "docs/internals/"))]
-)
+@for_each(page for page in ALL_PAGES if page.startswith(("docs/guide/", "docs/reference/", "docs/internals/")))
 def test_a_page_says_first_who_needs_it(page: str) -> None:
     title, empty, first = (ROOT / page).read_text(encoding="utf-8").split("\n")[:3]
     assert title.startswith("# ")

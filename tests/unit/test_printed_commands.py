@@ -14,6 +14,7 @@ from minikafka.local.cluster import LocalCluster
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.scenario import library
 
+from tests.forms import for_each
 from tests.printed import ROOT, Typed, Written, alike, commands, expected, steps, words
 from tests.unit.test_documents import ALL_PAGES, TOP
 
@@ -60,7 +61,7 @@ def _find_documents(name: str, parsed: Namespace, written: set[str]) -> None:
         library.matrix_path(parsed.matrix)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@for_each(PAGES)
 def test_what_a_page_has_its_reader_type_can_be_typed(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     written = {step.name for step in steps(text) if isinstance(step, Written)}

@@ -21,9 +21,10 @@ from tests.adversary.security_bugs import SECURITY
 from tests.adversary.shell_bugs import SHELL
 from tests.adversary.suites import JUDGES, SIMULATION, UNIT, WIRE, Broken, Verdict, simulate, suite_of
 from tests.adversary.unseen import UNSEEN
+from tests.forms import for_each
 
 
-@pytest.mark.parametrize("name", BUGS)
+@for_each(BUGS)
 def test_it_can_be_planted(name: str) -> None:
     """Its text stands in the source exactly once. Otherwise: give it the text that stands there now, or take it out."""
     check(BUGS[name])

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from minikafka_analytics.behaviour import fault_impact
 
+from tests.forms import for_each
+
 Record = dict[str, Any]
 
 
@@ -37,7 +39,7 @@ def by_definition(faults: list[Record], concerned: list[int], time: float) -> tu
     return (None, None) if best is None else (best[2], time - best[1])
 
 
-@pytest.mark.parametrize("seed", range(50))
+@for_each(range(50))
 def test_blame_is_the_latest_fault_that_had_begun_and_was_not_healed_for_long(seed: int) -> None:
     chance = random.Random(seed)
     faults = []

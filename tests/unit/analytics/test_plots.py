@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import re
+from itertools import product
 from typing import Any
 
 import pytest
 from minikafka_analytics.report import svg
 from minikafka_analytics.report.svg import Plot
 from minikafka_analytics.report.timeline import NARROW, ROOMY, Timeline, label_width, labels
+
+from tests.forms import for_each
 
 Record = dict[str, Any]
 
@@ -30,8 +33,7 @@ def numbers(text: str) -> set[int]:
     return set(range(int(first), int(last or first) + 1))
 
 
-@pytest.mark.parametrize("width", [NARROW, ROOMY, 980])
-@pytest.mark.parametrize("seed", range(40))
+@for_each(product(range(40), (NARROW, ROOMY, 980)))
 def test_every_label_stands_over_its_own_faults_and_over_no_other(seed: int, width: int) -> None:
     seconds, faults = some_faults(seed)
     found = labels(faults, seconds, width)

@@ -12,6 +12,8 @@ from minikafka.config.kafka_names import is_kafka_broker_key, is_kafka_topic_key
 from minikafka.config.keys import Update, declared
 from minikafka.config.security_keys import Security
 
+from tests.forms import for_each
+
 SECURITY = declared(Security)
 """None of these can be changed while a broker runs. The files that they name can."""
 
@@ -25,9 +27,8 @@ NOT_AT_RUN_TIME = {"listeners", "listener.security.protocol.map"}
 """Kafka can change these while it runs; MiniKafka says that it cannot."""
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row[0] == "broker"], ids=lambda row: row[1])
-def test_a_broker_key_is_kafkas(row: tuple[str, ...]) -> None:
-    _, name, type_name, default, update = row
+@for_each(tuple(row[1:]) for row in ROWS if row[0] == "broker")
+def test_a_broker_key_is_kafkas(name: str, type_name: str, default: str, update: str) -> None:
     key = BROKER_KEYS[name]
     assert key.type.name == type_name
     assert (key.default_text or "-") == default

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-import pytest
 from minikafka.groups.group import Group
 from minikafka.groups.requests import GroupProtocol, JoinResult, MemberIdentity
 from minikafka.groups.states import GroupState
 from minikafka.protocol.errors import ErrorCode
+
+from tests.forms import for_each
 
 from .dialogue import GROUP, Lab, Waiting, subscription
 
@@ -113,7 +114,7 @@ def check(group: Group) -> None:
         assert waits or member.session.deadline is not None, "a member that can never be found dead"
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@for_each(range(SEEDS))
 def test_random_walk(seed: int) -> None:
     """After the walk the log answers, everybody goes silent, and no request is left without its one answer."""
     rng = random.Random(seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from itertools import product
 
 import pytest
 from minikafka.log.config import LogConfig
@@ -10,6 +11,7 @@ from minikafka.log.errors import CorruptBatch
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.log.segments import SegmentList
 
+from tests.forms import for_each
 from tests.unit.log.build import DIR, TAILS, replicated
 
 BASES = (0, 6, 12)
@@ -61,8 +63,7 @@ def test_an_offset_below_all_is_looked_for_in_the_first() -> None:
     assert segments.number(3) == 0
 
 
-@pytest.mark.parametrize("offset", range(17))
-@pytest.mark.parametrize("tails", [False, True])
+@for_each(product(range(17), (False, True)))
 def test_a_cut_at_every_offset(offset: int, tails: bool) -> None:
     fs, segments = listed(tails=tails)
     boundary = segments.boundary(offset)

@@ -10,6 +10,8 @@ from minikafka_kube.freshness import GapReason
 from minikafka_operator.conditions import MEANINGS, ClusterCondition, ClusterReason, TopicReason, UserReason
 from minikafka_operator.telemetry import OperatorTelemetry
 
+from tests.forms import for_each
+
 PAGE = (Path(__file__).parents[3] / "docs/guide/kubernetes.md").read_text()
 
 
@@ -18,7 +20,7 @@ def test_conditions(kind: ClusterCondition) -> None:
     assert f"| {kind.value} | {MEANINGS[kind]} |" in PAGE
 
 
-@pytest.mark.parametrize("reason", [*ClusterReason, *GapReason])
+@for_each([*ClusterReason, *GapReason])
 def test_reasons(reason: ClusterReason | GapReason) -> None:
     assert re.search(rf"^\| (\w+, )*{reason.value}(, \w+)* \|", PAGE, re.MULTILINE)
 

@@ -24,6 +24,8 @@ from minikafka.security.acls import (
 )
 from minikafka.security.authorizer import Authorizer
 
+from tests.forms import for_each
+
 ALICE, BOB, HOST = "User:alice", "User:bob", "127.0.0.1"
 TOPIC = ResourceType.TOPIC
 
@@ -97,7 +99,7 @@ DECISIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("there", "operation", "name", "decided"), DECISIONS)
+@for_each(DECISIONS)
 def test_what_acls_decide(there: tuple[str, ...], operation: Operation, name: str, decided: bool | None) -> None:
     for order in (there, there[::-1]):
         assert acls(*order).decide(ALICE, HOST, operation, TOPIC, name) is decided

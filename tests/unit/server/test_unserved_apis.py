@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import kio.schema.index as kio
-import pytest
 from kio.static.constants import EntityType
 from minikafka.protocol.api_keys import KAFKA_VERSIONS, ApiKey
 from minikafka.server.api import load_handlers, unserved
+
+from tests.forms import for_each
 
 SPECS = {key: spec for key, (spec, _) in load_handlers().items()}
 UNSTABLE = {ApiKey.INIT_PRODUCER_ID: 6}
@@ -19,13 +20,13 @@ def test_every_api_that_the_protocol_library_knows_has_a_name() -> None:
     assert KAFKA_VERSIONS.keys() == set(ApiKey)
 
 
-@pytest.mark.parametrize("key", ApiKey, ids=lambda key: key.api_name)
+@for_each(ApiKey)
 def test_versions_of_kafka_are_those_of_its_message_definitions(key: ApiKey) -> None:
     versions = [v for v, kinds in kio.schema_name_map[kio.api_key_map[key]].items() if EntityType.request in kinds]
     assert KAFKA_VERSIONS[key] == (min(versions), max(v for v in versions if v != UNSTABLE.get(key)))
 
 
-@pytest.mark.parametrize("key", ApiKey, ids=lambda key: key.api_name)
+@for_each(ApiKey)
 def test_what_is_not_served_has_a_reason(key: ApiKey) -> None:
     spec = SPECS.get(key)
     if spec is None:

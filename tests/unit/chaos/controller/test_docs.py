@@ -10,6 +10,8 @@ from minikafka_chaos.controller.reasons import MEANINGS, ChaosCondition, ChaosRe
 from minikafka_chaos.controller.status import Phase
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
 
+from tests.forms import for_each
+
 PAGE = (Path(__file__).parents[4] / "docs/guide/chaos-on-kubernetes.md").read_text()
 
 
@@ -23,7 +25,7 @@ def test_conditions(kind: ChaosCondition) -> None:
     assert f"| {kind.value} | {MEANINGS[kind]} |" in PAGE
 
 
-@pytest.mark.parametrize("reason", ChaosReason)
+@for_each(ChaosReason)
 def test_reasons(reason: ChaosReason) -> None:
     assert re.search(rf"^\| (\w+, )*{reason.value}(, \w+)* \|", PAGE, re.MULTILINE)
 

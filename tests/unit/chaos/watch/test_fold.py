@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from minikafka.metadata.image import PartitionState
 from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.record.observe import Sample
@@ -11,6 +10,7 @@ from minikafka_chaos.watch.fold import Fold
 from minikafka_chaos.watch.recording import Recording
 from minikafka_chaos.watch.state import UNKNOWN_EPOCH, EpochStart, ReplicaKey, WatchedCondition
 
+from tests.forms import for_each
 from tests.unit.chaos.watch import golden_trace
 from tests.unit.replication.cluster import Exchange, Replica, states
 
@@ -18,7 +18,7 @@ T0 = TopicPartition("t", 0)
 SCHEDULES = sorted(path.name for path in golden_trace.FOLDER.glob("*.txt"))
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@for_each(SCHEDULES)
 def test_each_record_has_the_leader_epoch_that_it_really_has(name: str) -> None:
     """A follower's epochs are told by nobody: they follow from whom it followed (KIP-101)."""
     fold, compared = Fold(), 0
