@@ -58,6 +58,7 @@ def test_a_page_without_its_part_cannot_be_made(page: str, tmp_path: Path) -> No
     assert (tmp_path / "page.md").read_text() == page
 
 
+@pytest.mark.slow
 def test_the_schema_of_a_matrix_finds_what_is_in_the_scenarios() -> None:
     texts = {
         name: (ROOT / "docs/reference" / name).read_text() for name in ("matrix.schema.json", "scenario.schema.json")

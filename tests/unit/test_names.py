@@ -139,6 +139,7 @@ def names_in(path: Path) -> Iterator[str]:
                 yield name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
 def test_names_have_the_fields_words(source: str) -> None:
     found = [

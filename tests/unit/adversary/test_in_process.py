@@ -199,6 +199,7 @@ def test_what_is_no_python() -> None:
         raise AssertionError("it was planted")
 
 
+@pytest.mark.slow
 def test_every_bug_seed_in_this_process() -> None:
     """Those that the texts alone do not show to be impossible: wrapped functions, and what refers to variables around it."""
     for name in BUG_SEEDS:

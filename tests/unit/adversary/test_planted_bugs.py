@@ -54,6 +54,7 @@ class TestTheRecord:
         assert set(record) == set(BUGS)
         assert results.survivors(record) == []
 
+    @pytest.mark.slow
     def test_who_noticed_is_still_there(self) -> None:
         gone = []
         for name, found in results.load().items():
@@ -87,6 +88,7 @@ class TestPlanting:
         with pytest.raises(Drifted, match=r"no tests/unit/gone\.py any more"):
             check(bug._replace(tests=("tests/unit/gone.py",)))
 
+    @pytest.mark.slow
     def test_a_copy_is_put_right_again(self, tmp_path: Path) -> None:
         copy, bug = Copy(tmp_path), BUG_SEEDS["accept-rebooted"]  # in three files
         before = sources(bug, tmp_path)
@@ -104,6 +106,7 @@ class TestTheHunt:
         assert "m02  noticed" in told and "tests/unit/replication/test_follower.py::" in told
         assert "1 of 1 bugs noticed" in told
 
+    @pytest.mark.slow
     def test_one_that_nothing_notices(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:

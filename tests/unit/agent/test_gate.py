@@ -113,6 +113,7 @@ class TestWaiting:
         passed, told = self.passes(path)
         assert passed and "does not hold" in told[1]
 
+    @pytest.mark.slow
     def test_it_is_prolonged(self, path: Path) -> None:
         first = time.time() + 6 * SOON
         write_gate(path, GateHold(first))

@@ -87,6 +87,7 @@ def test_all_that_was_not_flushed_and_nothing_else(disk: Disk) -> None:
     assert log.recovery.unflushed_lost and not log.recovery.lost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [PowerLossMode.TORN, PowerLossMode.GARBAGE])
 def test_a_part_of_it(disk: Disk, mode: PowerLossMode) -> None:
     """Whatever survives is a beginning of the log, with all that was flushed; some seeds keep more than that."""

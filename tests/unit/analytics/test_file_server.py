@@ -237,6 +237,7 @@ def test_a_link_goes_and_not_what_it_points_to(client: Client, folders: Path) ->
     assert (folders / "others" / "history.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_one_of_two_gets_a_name(client: Client, folders: Path) -> None:
     """Two that create one file without overwrite, and two that rename to one name."""
     for number in range(20):

@@ -61,12 +61,14 @@ def test_the_process_that_was_begun_answers(log: Path, tmp_path: Path) -> None:
     assert size == str(30 * KIB) and scratch.startswith("minikafka-prewarm-")
 
 
+@pytest.mark.slow
 def test_without_a_beginning_one_is_started_for_its_analysis(log: Path, tmp_path: Path) -> None:
     with PrewarmedAnalysis(command(DOES, log)) as analysis:
         analysis.analyze(tmp_path, tmp_path)
     assert [len(line) for line in logged(log)] == [2], "without a size"
 
 
+@pytest.mark.slow
 def test_what_nobody_asks_is_ended_at_once_with_all_that_it_started(log: Path, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     code = ANSWERS + (
@@ -82,6 +84,7 @@ def test_what_nobody_asks_is_ended_at_once_with_all_that_it_started(log: Path, t
     until_ended(logged(log)[1][0])
 
 
+@pytest.mark.slow
 def test_one_that_was_killed_while_it_warmed_up_is_followed_by_another(log: Path, tmp_path: Path) -> None:
     code = ANSWERS + "if len(sys.argv) > 2: os.kill(os.getpid(), 9)\n" + DOES.removeprefix(ANSWERS)
     with PrewarmedAnalysis(command(code, log)) as analysis:
@@ -146,6 +149,7 @@ def test_a_signal_during_the_analysis_ends_it(log: Path, tmp_path: Path) -> None
             analysis.analyze(tmp_path, tmp_path)
 
 
+@pytest.mark.slow
 def test_what_one_that_was_killed_has_left_is_removed_by_the_next(log: Path, tmp_path: Path) -> None:
     left = Path(tempfile.gettempdir()) / "minikafka-prewarm-000000000000"
     (left / "minikafka-warm-up-x").mkdir(parents=True)

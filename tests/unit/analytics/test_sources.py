@@ -262,6 +262,7 @@ class TestMetrics:
         spans = {(each["metric"], each["began"] - BEGAN, each["ended"] - BEGAN) for each in unanswered(run)}
         assert spans == {("minikafka_y", began, ended) for began, ended in ((-60, 90), (90, 240), (240, 410))}
 
+    @pytest.mark.slow
     def test_one_that_is_gone_is_not_asked_for_ever(
         self, run: Path, prometheus: Prometheus, waits: list[float]
     ) -> None:
@@ -337,6 +338,7 @@ class TestMetrics:
         assert "say with the selector" in said
         assert not (run / "metrics").exists()
 
+    @pytest.mark.slow
     def test_one_that_sends_a_byte_now_and_then_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Answer:
             length = None

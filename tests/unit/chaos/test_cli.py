@@ -93,6 +93,7 @@ def test_scenarios_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> N
     assert "kind: ChaosExperiment" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_judge_that_runs_out_of_disk_does_not_say_that_data_was_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -92,6 +92,7 @@ def test_a_member_that_runs_is_not_started_and_a_dead_one_does_not_die(group: Co
         group.crash_member(1, DEADLINE_S)
 
 
+@pytest.mark.slow
 def test_while_no_broker_answers_the_group_is_nowhere(group: ConsumerGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer_group, "ASK_S", 0.1)
     assert group.lag() is None

@@ -55,6 +55,7 @@ def test_lines_have_the_documented_fields(tmp_path: Path) -> None:
     assert (line["op"], line["type"], line["offset"]) == ("send", "invoke", None)
 
 
+@pytest.mark.slow
 def test_an_invocation_is_written_before_the_record_can_leave(tmp_path: Path) -> None:
     """The writer returns only after the line is in its buffer, so it stands before the outcome of the same send."""
     path = tmp_path / "history.jsonl"

@@ -537,6 +537,7 @@ def test_a_context_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "no way to a Kubernetes cluster" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_names() -> None:
     for name in library.names():
         scenario = library.find(name)

@@ -139,6 +139,7 @@ def test_what_no_rule_is_about_passes(lab: Lab) -> None:
         peer.waits_for(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [Way(0, 2), Way(2, 0)])
 def test_a_cut_holds_one_way_of_one_link_and_loses_nothing(lab: Lab, way: Way) -> None:
     lab.rule("cut", (way, CUT))
@@ -149,6 +150,7 @@ def test_a_cut_holds_one_way_of_one_link_and_loses_nothing(lab: Lab, way: Way) -
     held.waits_for(held.first)
 
 
+@pytest.mark.slow
 def test_a_cut_comes_under_a_connection_that_is_open(lab: Lab) -> None:
     peer = Peer(lab.brokers)
     peer.waits_for(peer.first)
@@ -159,6 +161,7 @@ def test_a_cut_comes_under_a_connection_that_is_open(lab: Lab) -> None:
     peer.waits_for(b"x")
 
 
+@pytest.mark.slow
 def test_that_a_peer_has_hung_up_cannot_be_learnt_over_a_cut_link(lab: Lab) -> None:
     peer = Peer(lab.brokers)
     peer.waits_for(peer.first)
@@ -169,6 +172,7 @@ def test_that_a_peer_has_hung_up_cannot_be_learnt_over_a_cut_link(lab: Lab) -> N
     until_now(peer.is_closed, seconds=SECONDS_MAX)
 
 
+@pytest.mark.slow
 def test_nobody_behind_it_is_a_connection_that_ends_at_once(lab: Lab) -> None:
     lab.echo.close()
     peer = socket.create_connection(("127.0.0.1", lab.brokers))
@@ -177,6 +181,7 @@ def test_nobody_behind_it_is_a_connection_that_ends_at_once(lab: Lab) -> None:
         assert peer.recv(1) == b""
 
 
+@pytest.mark.slow
 def test_a_port_is_refused_while_nobody_is_behind_it_and_open_when_somebody_is(lab: Lab) -> None:
     lab.echo.close()
     Peer(lab.brokers).is_closed()
@@ -195,6 +200,7 @@ def test_a_port_is_refused_while_nobody_is_behind_it_and_open_when_somebody_is(l
     peer.waits_for(peer.first)
 
 
+@pytest.mark.slow
 def test_clients_are_one_and_known_by_their_port(lab: Lab) -> None:
     lab.rule("cut", (Way(CLIENTS, 2), CUT))
     client, broker = Peer(lab.clients, "broker-0-that-is-none"), Peer(lab.brokers)
@@ -202,12 +208,14 @@ def test_clients_are_one_and_known_by_their_port(lab: Lab) -> None:
     assert not client.gets(client.first)
 
 
+@pytest.mark.slow
 def test_who_says_nothing_sensible_is_no_broker(lab: Lab) -> None:
     lab.rule("cut", (Way(0, 2), CUT), (Way(1, 2), CUT))
     strange = Peer(lab.brokers, "kcat")
     strange.waits_for(strange.first)
 
 
+@pytest.mark.slow
 def test_a_delay_is_in_the_way_of_everything_and_keeps_the_order(lab: Lab) -> None:
     peer = Peer(lab.brokers)
     peer.waits_for(peer.first)
@@ -220,6 +228,7 @@ def test_a_delay_is_in_the_way_of_everything_and_keeps_the_order(lab: Lab) -> No
     assert time.monotonic() - began >= 0.4
 
 
+@pytest.mark.slow
 def test_loss_is_waiting_for_what_is_sent_again(lab: Lab) -> None:
     peer = Peer(lab.brokers)
     peer.waits_for(peer.first)
@@ -231,6 +240,7 @@ def test_loss_is_waiting_for_what_is_sent_again(lab: Lab) -> None:
     assert time.monotonic() - began >= 0.2  # of 139 segments some are lost
 
 
+@pytest.mark.slow
 def test_a_proxy_that_was_killed_is_trouble_and_says_so(lab: Lab) -> None:
     os.kill(lab.control.pid, signal.SIGKILL)
     process_is_gone(lab.control.pid)
@@ -252,6 +262,7 @@ time.sleep(3600)
 """
 
 
+@pytest.mark.slow
 def test_it_does_not_outlive_who_started_it(tmp_path: Path) -> None:
     port = free_base_port(1)
     starter = subprocess.Popen(
@@ -266,6 +277,7 @@ def test_it_does_not_outlive_who_started_it(tmp_path: Path) -> None:
     process_is_gone(proxy)
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

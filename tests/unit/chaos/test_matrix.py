@@ -107,6 +107,7 @@ def test_a_topics_own_minimum_counts_before_the_brokers() -> None:
         matrix(axes=axes, experiment=experiment)
 
 
+@pytest.mark.slow
 def test_a_seed_draws_the_same_faults_in_every_cell_and_heavier_ones_more_often() -> None:
     made = matrix()
     drawn = [made.drawn(seed) for seed in range(1, 1001)]
@@ -169,6 +170,7 @@ def test_too_many_cells_are_refused() -> None:
         matrix(axes=axes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_matrices_that_come_along_are_right(name: str) -> None:
     made = load_matrix(library.matrix_path(name))

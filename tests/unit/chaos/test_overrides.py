@@ -91,6 +91,7 @@ def test_a_folder_named_like_a_scenario_does_not_shadow_it(tmp_path: Path, monke
         library.find("mine")
 
 
+@pytest.mark.slow
 def test_each_variant_is_its_story_with_a_setting() -> None:
     for story, (setting, variants) in VARIANTS.items():
         for suffix, value in variants.items():
@@ -112,6 +113,7 @@ def test_a_story_that_lacks_the_place_of_its_setting(text: str, lacks: str, monk
         variant("kip-279", text, "b")
 
 
+@pytest.mark.slow
 def test_every_scenario_follows_the_schema_as_far_as_names_go() -> None:
     import json
 

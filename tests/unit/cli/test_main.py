@@ -222,16 +222,19 @@ def modules_after(code: str) -> set[str]:
 CLIENTS = {"confluent_kafka", "rich", "kio", "prometheus_client", "asyncio", "http.client"}
 
 
+@pytest.mark.slow
 def test_help_imports_no_library() -> None:
     loaded = modules_after("from minikafka.cli.main import main\nmain(['--help'])")
     assert not loaded & CLIENTS
 
 
+@pytest.mark.slow
 def test_the_broker_command_imports_no_client() -> None:
     loaded = modules_after("import minikafka.cli.main, minikafka.cli.broker, minikafka.config")
     assert not loaded & CLIENTS
 
 
+@pytest.mark.slow
 def test_the_reader_of_our_output_may_go_away() -> None:
     script = "from minikafka.cli.main import main; import sys; sys.exit(main(['--help']))"
     with subprocess.Popen(
@@ -281,11 +284,13 @@ class TestOutputThatNobodyTakes:
         with open("/dev/full", "w") as file:
             yield file.fileno()
 
+    @pytest.mark.slow
     def test_interrupted(self, tmp_path: Path, no_reader: int, full: int) -> None:
         what = f"{self.PRINTS}; raise KeyboardInterrupt"
         assert self.ended(tmp_path, what, no_reader) == (130, "")
         assert self.ended(tmp_path, what, full) == (130, "")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("times", [1, 2])
     def test_interrupted_where_an_exception_is_swallowed(self, tmp_path: Path, full: int, times: int) -> None:
         """In the callback of a weak reference, as each import has one: Python prints what that raises, and goes on."""
@@ -297,30 +302,36 @@ class TestOutputThatNobodyTakes:
         )
         assert self.ended(tmp_path, "import callback", full) == (130, "")
 
+    @pytest.mark.slow
     def test_what_else_is_swallowed_is_printed(self, tmp_path: Path, full: int) -> None:
         what = "import weakref; made = type('X', (), {})(); seen = weakref.ref(made, lambda _: 1 / 0); del made"
         code, told = self.ended(tmp_path, what, full)
         assert code == 0 and "ZeroDivisionError" in told
 
+    @pytest.mark.slow
     def test_it_ends_well(self, tmp_path: Path, no_reader: int, full: int) -> None:
         assert self.ended(tmp_path, self.PRINTS, no_reader) == (exits.BROKEN_PIPE, "")
         told = "minikafka status: no space left on the device that it writes to\n"
         assert self.ended(tmp_path, self.PRINTS, full) == (exits.UNKNOWN, told)
 
+    @pytest.mark.slow
     def test_it_fails(self, tmp_path: Path, no_reader: int, full: int) -> None:
         what = f"{self.PRINTS}; from minikafka.command.exits import CommandError; raise CommandError(2, 'bad')"
         for stdout in (no_reader, full, None):
             assert self.ended(tmp_path, what, stdout) == (2, "minikafka status: bad\n")
 
+    @pytest.mark.slow
     def test_help(self, tmp_path: Path, no_reader: int, full: int) -> None:
         assert self.ended(tmp_path, "pass", no_reader, by="status --help") == (exits.BROKEN_PIPE, "")
         assert self.ended(tmp_path, "pass", full, by="status --help")[0] == exits.UNKNOWN
 
+    @pytest.mark.slow
     def test_closed(self, tmp_path: Path) -> None:
         assert self.ended(tmp_path, self.PRINTS, None) == (0, "")
         assert self.ended(tmp_path, self.PRINTS, None, by="--version") == (0, "")
 
 
+@pytest.mark.slow
 def test_a_ctrl_c_before_the_command_line_is_read(tmp_path: Path) -> None:
     """While Python is still importing what is needed for that."""
     (tmp_path / "difflib.py").write_text("exec('raise KeyboardInterrupt')")

@@ -43,6 +43,7 @@ def test_every_placement(wish: tuple[dict[int, str | None], int, int, int]) -> N
     assert spread(Counter(row[0] for row in rows), sorted(racks)) <= 1
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(BROKERS, st.integers(1, 5), st.integers(1, 6), st.integers(0, 100))
 def test_replicas_are_spread_evenly(brokers: list[int], factor: int, turns: int, start: int) -> None:
@@ -52,6 +53,7 @@ def test_replicas_are_spread_evenly(brokers: list[int], factor: int, turns: int,
     assert spread(Counter(b for row in rows for b in row), brokers) == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.integers(2, 4), st.integers(1, 3), st.integers(1, 5), st.integers(1, 4), st.integers(0, 50))
 def test_replicas_are_spread_evenly_over_equal_racks(
@@ -64,6 +66,7 @@ def test_replicas_are_spread_evenly_over_equal_racks(
     assert spread(Counter(b for row in rows for b in row), sorted(by_broker)) <= turns
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(wishes(), st.integers(1, 40))
 def test_a_topic_grows_as_if_it_had_been_made_larger(

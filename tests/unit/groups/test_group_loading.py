@@ -50,6 +50,7 @@ async def test_offsets_and_members_survive_the_broker() -> None:
             assert "group_loaded" in heir.events
 
 
+@pytest.mark.slow
 async def test_a_long_log_is_loaded_in_slices() -> None:
     """The event loop is not kept; meanwhile COORDINATOR_LOAD_IN_PROGRESS."""
     async with one_broker() as first:
@@ -104,6 +105,7 @@ async def test_a_load_of_an_earlier_term_has_no_say_in_the_present_one(monkeypat
             assert "component_failed" not in heir.events
 
 
+@pytest.mark.slow
 async def test_leadership_lost_while_loading() -> None:
     """The load is cancelled, and another term loads again, even of a topic that was deleted and made again."""
     async with one_broker() as first:

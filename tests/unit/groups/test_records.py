@@ -152,6 +152,7 @@ def test_names_too_long_for_the_format() -> None:
         offset_key("x" * 32_768, LEDGER)
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=60))
 def test_garbage_is_refused_in_one_way(data: bytes) -> None:
     """MalformedGroupRecord and nothing else."""
@@ -162,6 +163,7 @@ def test_garbage_is_refused_in_one_way(data: bytes) -> None:
             continue
 
 
+@pytest.mark.slow
 @given(
     st.text(max_size=30),
     st.text(max_size=30),

@@ -86,6 +86,7 @@ async def test_a_name_leads_to_no_other_object(api: ApiServer, server: Server, n
     assert not server.asked
 
 
+@pytest.mark.slow
 async def test_a_long_refusal_still_fits_into_a_condition(api: ApiServer, server: Server) -> None:
     server.will(403, {"reason": "Forbidden", "message": "denied by a webhook " * 10_000})
     with pytest.raises(ApiError) as refused:
@@ -93,6 +94,7 @@ async def test_a_long_refusal_still_fits_into_a_condition(api: ApiServer, server
     assert refused.value.message.startswith("denied by a webhook") and len(refused.value.message) < 32_768 // 2
 
 
+@pytest.mark.slow
 async def test_reading(api: ApiServer, server: Server) -> None:
     server.will(200, {"kind": "Pod"})
     server.will(404, {"reason": "NotFound"})
@@ -105,6 +107,7 @@ async def test_reading(api: ApiServer, server: Server) -> None:
     assert server.asked[2]["query"] == {"labelSelector": "a=b", "fieldSelector": "c=d"}
 
 
+@pytest.mark.slow
 async def test_applying(api: ApiServer, server: Server, telemetry: Looking) -> None:
     for _ in range(2):
         server.will(200)
@@ -148,6 +151,7 @@ async def test_evicting(api: ApiServer, server: Server) -> None:
     assert server.asked[0]["body"]["deleteOptions"]["preconditions"] == {"uid": "uid"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "call",
     [
@@ -163,6 +167,7 @@ async def test_refusals(api: ApiServer, server: Server, call: Callable[[ApiServe
     assert error.value.code == 403
 
 
+@pytest.mark.slow
 async def test_patience_is_passed_on(api: ApiServer, server: Server) -> None:
     server.will(429, {"reason": "TooManyRequests"}, **{"Retry-After": "7"})
     with pytest.raises(ApiError) as error:
@@ -170,6 +175,7 @@ async def test_patience_is_passed_on(api: ApiServer, server: Server) -> None:
     assert error.value.retry_after_seconds == 7
 
 
+@pytest.mark.slow
 async def test_answers_that_are_no_json(api: ApiServer, server: Server) -> None:
     server.will(502, "bad gateway")
     with pytest.raises(ApiError, match="bad gateway"):
@@ -177,6 +183,7 @@ async def test_answers_that_are_no_json(api: ApiServer, server: Server) -> None:
 
 
 class TestCredentials:
+    @pytest.mark.slow
     async def test_a_token_that_has_ended_is_read_again(self, api: ApiServer, server: Server) -> None:
         server.will(200)
         server.will(401, {"reason": "Unauthorized"})
@@ -185,12 +192,14 @@ class TestCredentials:
         await api.get(POD, "ns", "a")
         assert [one["token"] for one in server.asked] == ["Bearer token-1", "Bearer token-1", "Bearer token-2"]
 
+    @pytest.mark.slow
     async def test_once(self, api: ApiServer, server: Server) -> None:
         server.will(401, {"reason": "Unauthorized"})
         server.will(401, {"reason": "Unauthorized"})
         with pytest.raises(ApiError, match="401"):
             await api.get(POD, "ns", "a")
 
+    @pytest.mark.slow
     async def test_those_who_are_refused_together_log_in_together(self, api: ApiServer, server: Server) -> None:
         server.will(200)
         await api.get(POD, "ns", "a")
@@ -220,10 +229,12 @@ class TestStarting:
         if "waited_for" not in request.node.name:
             monkeypatch.setattr("minikafka_kube.process.START_SECONDS_MAX", -1.0)
 
+    @pytest.mark.slow
     async def test_all_is_there(self, api: ApiServer, server: Server) -> None:
         server.will(200, {"resources": [{"name": "minikafkaclusters"}, {"name": "minikafkatopics"}]})
         assert await not_ready_to_start(api, NEEDED) == ""
 
+    @pytest.mark.slow
     async def test_no_crds(self, api: ApiServer, server: Server) -> None:
         server.will(404, {"reason": "NotFound"})
         assert (
@@ -231,14 +242,17 @@ class TestStarting:
             == "the API server does not serve minikafka.dev/v1alpha1; apply crds/ first"
         )
 
+    @pytest.mark.slow
     async def test_one_crd_is_missing(self, api: ApiServer, server: Server) -> None:
         server.will(200, {"resources": [{"name": "minikafkaclusters"}]})
         assert await not_ready_to_start(api, NEEDED) == "the CRDs of minikafkatopics are missing; apply crds/ first"
 
+    @pytest.mark.slow
     async def test_no_permission(self, api: ApiServer, server: Server) -> None:
         server.will(403, {"reason": "Forbidden", "message": "who are you"})
         assert "who are you" in await not_ready_to_start(api, NEEDED)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("code", [403, 404, 503])
     async def test_an_api_server_that_starts_is_waited_for(self, api: ApiServer, server: Server, code: int) -> None:
         server.will(code, {"reason": "NotYet"})

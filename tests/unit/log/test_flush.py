@@ -453,6 +453,7 @@ class TestUnflushedVolume:
         assert log.segments.active.data.pread(10, 10**6) == b""
 
 
+@pytest.mark.slow
 def test_a_flush_on_another_thread_of_a_real_disk(tmp_path: object) -> None:
     """Appends go on while the fsync runs; what is reported is what was there when it began."""
     fs = RealFileSystem()

@@ -57,6 +57,7 @@ def test_a_cut_at_every_byte_leaves_the_whole_batches_before_it() -> None:
         assert_sound(fs, log)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
 def test_a_flipped_byte_anywhere_cuts_the_log_before_it(mask: int) -> None:
     """Base offset, length and leader epoch lie outside the CRC: what protects them is that batches continue each other.

@@ -15,6 +15,7 @@ from tests.unit.log.build import DIR, NOW_MS, assert_sound, batch, contents, fil
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unflushed", [False, True])
 @pytest.mark.parametrize("flushed", [False, True])
 def test_truncation_to_every_offset(unflushed: bool, flushed: bool) -> None:

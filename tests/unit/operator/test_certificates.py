@@ -150,6 +150,7 @@ class TestSecrets:
         world.now += timedelta(days=300)
         assert [type(action) for action in world.plan().actions] == []
 
+    @pytest.mark.slow
     def test_clients_find_each_address_in_the_certificate(self) -> None:
         world = with_tls(listeners={**TLS["listeners"], "external": {"type": "NodePort", "tls": True}})
         trusted = secret(world, NAMES.cluster_ca_cert)["ca.crt"]
@@ -207,6 +208,7 @@ class TestSecrets:
 class TestGivenCertificate:
     SPEC: ClassVar = {"listeners": {"internal": {"tls": True, "certificateSecret": {"name": "given"}}}}
 
+    @pytest.mark.slow
     def test_it_is_shown_on_its_listener_only(self) -> None:
         world = World(**self.SPEC)
         pair = issued(authority(), Subject("x", hosts=frozenset({"kafka.example"})), BEGIN, 3650)
@@ -298,6 +300,7 @@ class TestProperties:
         assert (status, reason) == ("False", "InvalidSpec")
         assert message.startswith("spec.listeners.internal.certificateSecret.name")
 
+    @pytest.mark.slow
     def test_a_super_users_name_adds_no_setting(self) -> None:
         name = "a\nlistener.name.replication.ssl.client.auth=none\\"
         world = settled(authorization={"type": "simple", "superUsers": [name]})
@@ -387,6 +390,7 @@ class TestRenewal:
             was = files
             world.now += timedelta(seconds=GRACE)
 
+    @pytest.mark.slow
     def test_while_an_experiment_goes_on_what_is_new_signs_nothing(self, annotation: str) -> None:
         """Its clients trust, and show, what they have read when they began."""
         world = with_tls()

@@ -167,6 +167,7 @@ async def test_the_operator_makes_and_removes_users_by_any_broker(tmp_path: Path
         assert await asyncio.to_thread(act) == [there, gone, there, gone]
 
 
+@pytest.mark.slow
 async def test_who_gets_where(tmp_path: Path) -> None:
     """A certificate of the clients CA, even with a broker's name, is of no use where brokers are; a password is no other's."""
     async with place(tmp_path) as found:

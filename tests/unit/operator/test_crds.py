@@ -50,6 +50,7 @@ def test_the_oldest_kubernetes_knows_selectable_fields() -> None:
     assert "Kubernetes 1.31 or newer is needed" in (ROOT / "docs/guide/kubernetes.md").read_text()
 
 
+@pytest.mark.slow
 def test_an_empty_object_that_means_nothing_may_be_null() -> None:
     """Server-side apply makes null of `{}` in the place of fields that were applied before. Where `{}` means something (a volume
     of the default size) null is refused: it would mean that there is none."""
@@ -62,6 +63,7 @@ def test_an_empty_object_that_means_nothing_may_be_null() -> None:
     assert ClusterSpec.model_validate(spec).config is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((ROOT / "crds").glob("*_*.yaml")), ids=lambda path: path.stem)
 def test_no_two_columns_show_the_same(path: Path) -> None:
     columns = yaml.load(path.read_text(), LOADER)["spec"]["versions"][0]["additionalPrinterColumns"]

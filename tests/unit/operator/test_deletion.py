@@ -83,6 +83,7 @@ class TestPolicy:
         finish(world)
         assert ("PersistentVolumeClaim", "data-demo-broker-0") in world.objects
 
+    @pytest.mark.slow
     def test_a_paused_cluster_goes_too(self) -> None:
         world = doomed()
         world.cluster["spec"]["paused"] = True
@@ -113,6 +114,7 @@ def test_it_goes_on_wherever_the_last_operator_stopped(steps: int) -> None:
     assert not world.topics
 
 
+@pytest.mark.slow
 def test_again_under_the_same_name() -> None:
     """With what was kept: brokers that have replicas are made again, even if the new spec has fewer."""
     world = doomed()

@@ -152,6 +152,7 @@ class TestForeign:
         world.settle()
         assert world.condition("Ready")[0] == "True"
 
+    @pytest.mark.slow
     def test_no_leftover_of_somebody_else_is_removed(self) -> None:
         """Services are found by a label that anybody may set."""
         world = settled(**OUTSIDE)

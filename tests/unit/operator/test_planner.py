@@ -113,6 +113,7 @@ class TestSteadyState:
         world.objects["StatefulSet", "demo-broker"]["metadata"]["annotations"]["note"] = "b"
         assert world.plan().steady
 
+    @pytest.mark.slow
     def test_a_field_that_is_not_wished_for_any_more_is_noticed(self) -> None:
         """Comparing with what is wished for cannot show it; the digest among the annotations does."""
         world = settled(listeners={"external": {"type": "NodePort", "annotations": {"a": "b"}}})
@@ -134,6 +135,7 @@ class TestScaling:
         assert world.settle() == 0
         assert world.status["brokersReady"] == "5/5"
 
+    @pytest.mark.slow
     def test_down_waits_for_replicas_to_move(self) -> None:
         world = settled(brokers={"replicas": 4})
         world.topic("bank", THREE, ([3, 0, 1], [3, 0, 1]))
@@ -203,6 +205,7 @@ class TestExternal:
             "b2.example:31002",
         ]
 
+    @pytest.mark.slow
     def test_turned_off(self) -> None:
         world = settled(listeners={"external": {"type": "NodePort"}})
         world.edit(listeners={})
@@ -213,6 +216,7 @@ class TestExternal:
 class TestBadSpecs:
     """What the API server lets through and makes no sense is told in a condition, and nothing of it is done."""
 
+    @pytest.mark.slow
     def test_a_setting_no_broker_takes(self) -> None:
         world = settled()
         before = dict(world.objects)
@@ -267,6 +271,7 @@ class TestBadSpecs:
 
 
 class TestPaused:
+    @pytest.mark.slow
     def test_nothing_is_done(self) -> None:
         world = settled()
         world.edit(paused=True, config={"num.partitions": "7"})

@@ -42,6 +42,7 @@ def test_topics_are_not_made_for_who_asks_for_them(config: dict[str, str]) -> No
     assert made["auto.create.topics.enable"] == config.get("auto.create.topics.enable", "false")
 
 
+@pytest.mark.slow
 def test_where_they_were_they_still_are() -> None:
     """A cluster of an operator that did not say so is not changed by a new one, nor is a broker that comes to it."""
     world = World()

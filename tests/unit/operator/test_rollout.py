@@ -56,6 +56,7 @@ class TestOrder:
         world.step()
         assert world.condition("RolloutBlocked") == ("True", "BrokerNotReady", "demo-broker-0 is being replaced")
 
+    @pytest.mark.slow
     def test_the_controller_last(self) -> None:
         world = rolling()
         world.controller(0)
@@ -73,6 +74,7 @@ class TestOrder:
         world.controller(2)
         assert replaced(world) == ["demo-broker-0"]
 
+    @pytest.mark.slow
     def test_only_whose_settings_changed(self) -> None:
         """An address of one broker is nothing to the others."""
         world = settled(listeners={"external": {"type": "NodePort"}})
@@ -100,6 +102,7 @@ def of_an_earlier(metadata: dict[str, Any]) -> dict[str, Any]:
 class TestWhatPodsAreMadeOf:
     """A pod that is replaced before its StatefulSet or settings have changed is made as it was, and has to go twice."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("kind", "name"), [("StatefulSet", "demo-broker"), ("ConfigMap", "demo-config")])
     def test_not_applied_yet(self, kind: str, name: str) -> None:
         """It was created, and the patch by which it is applied from then on has not been carried out: one came between."""
@@ -124,6 +127,7 @@ class TestWhatPodsAreMadeOf:
         told = f"{kind} {name}: was deleted and does not go; see its finalizers"
         assert world.condition("RolloutBlocked") == ("True", "ObjectLeaving", told)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("leaving", [True, False], ids=["leaving", "not applied yet"])
     def test_settings_come_before_the_stateful_set(self, leaving: bool) -> None:
         """A pod that is made meanwhile starts with the old settings, and must not look like one that has the new ones."""
@@ -185,6 +189,7 @@ class TestWhatPodsAreMadeOf:
 
 
 class TestClaims:
+    @pytest.mark.slow
     def test_the_last_copy_is_not_given_up_for_a_roll(self) -> None:
         """Somebody deleted a claim: its pod is all that keeps the volume."""
         world = rolling()
@@ -268,6 +273,7 @@ class TestSafety:
         world.step()
         assert world.condition("RolloutBlocked")[1:] == ("BrokerNotReady", "demo-broker-2 is not ready")
 
+    @pytest.mark.slow
     def test_paused(self) -> None:
         world = rolling()
         world.edit(rollout={"paused": True})
@@ -365,6 +371,7 @@ class TestFreshness:
         world.step()
         assert world.objects["StatefulSet", "demo-broker"]["spec"]["replicas"] == 5
 
+    @pytest.mark.slow
     def test_an_unready_broker_may_hold_the_last_copy(self) -> None:
         world = rolling(unflushedVolume={})
         world.topic("bank", THREE)

@@ -72,6 +72,7 @@ def test_it_stays_told_while_the_experiment_has_a_broker_away(world: World) -> N
         assert world.condition("RolloutBlocked")[:2] == ("True", "DisruptionLeaseHeld")
 
 
+@pytest.mark.slow
 def test_a_lease_ends_although_nobody_gives_it_back(world: World) -> None:
     held_by(world, "experiment/try/uid", 60)
     world.edit(config={"num.partitions": "3"})

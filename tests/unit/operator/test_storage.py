@@ -80,6 +80,7 @@ def test_volumes_that_have_grown_do_not_shrink() -> None:
     assert "data-demo-broker-0 has 10Ti" in world.condition("Accepted")[2]
 
 
+@pytest.mark.slow
 def test_a_provisioner_that_rounds_up_is_no_news() -> None:
     world = settled(storage={"size": "1500M"})
     world.data_claim(0)["status"]["capacity"]["storage"] = "2Gi"
@@ -138,6 +139,7 @@ class TestClaimsOfAnEarlierCluster:
             world.objects["PersistentVolumeClaim", claim["metadata"]["name"]] = claim
         return world
 
+    @pytest.mark.slow
     def test_they_are_made_anew(self) -> None:
         world = self.applied_again()
         world.settle()

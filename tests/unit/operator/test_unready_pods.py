@@ -95,6 +95,7 @@ class TestStuckPods:
 class TestSeveralCrash:
     """Too little memory, or a broken image, brings all brokers down; what mends it has to reach them."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("brokers", [(0, 1), (0, 1, 2)])
     def test_what_mends_them_reaches_them_one_by_one(self, brokers: tuple[int, ...]) -> None:
         world = rolling()
@@ -150,6 +151,7 @@ class TestSeveralRun:
         world.wait(2)
         assert replaced(world) == ["demo-broker-0"]
 
+    @pytest.mark.slow
     def test_one_at_a_time_until_all_are_well(self) -> None:
         world = self.world(0, 1)
         world.wait(101)

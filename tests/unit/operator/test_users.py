@@ -415,6 +415,7 @@ class TestRefused:
         assert (USER.name, "other") not in users.server.objects
         assert users.brokers.passwords == before and not users.brokers.removed
 
+    @pytest.mark.slow
     async def test_nobody_takes_the_place_of_a_user_of_the_same_second(self, users: Users) -> None:
         users.apply("bob", **SCRAM)
         await users.looks()
@@ -455,6 +456,7 @@ class TestRefused:
         await users.looks()
         assert users.condition("alice")[0] == "True"
 
+    @pytest.mark.slow
     async def test_brokers_that_are_away_for_a_moment_change_nothing(self, users: Users) -> None:
         users.apply("alice", **SCRAM)
         await users.looks()
@@ -553,6 +555,7 @@ class TestRefused:
 
 
 class TestSecrecy:
+    @pytest.mark.slow
     async def test_no_secret_in_log_status_or_representation(
         self, users: Users, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -347,6 +347,7 @@ def test_forgotten_topics_without_names_lead_nowhere() -> None:
         fetch.decode_fetch(memoryview(body), 0, 11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [3, 12])
 def test_a_produce_of_very_many_batches_is_malformed(version: int) -> None:
     """They are worked on at one go: a million kept a broker from its heartbeats for longer than a session."""

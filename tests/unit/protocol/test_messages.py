@@ -20,6 +20,7 @@ def test_a_field_of_another_version_is_dropped() -> None:
         assert (read.topic_names if version == 5 else [t.name for t in read.topics]) in (["t"], ("t",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "named"),
     [
@@ -34,6 +35,7 @@ def test_a_field_that_no_version_has_is_refused(values: dict[str, object], named
         messages.encode_response(ApiKey.METADATA, 1, values)
 
 
+@pytest.mark.slow
 def test_a_broker_does_not_import_hypothesis() -> None:
     """kio would, wherever it is installed; a process that has it loaded keeps it."""
     code = """

@@ -136,6 +136,7 @@ records = st.lists(
 """Contents that need one byte for their length, and two."""
 
 
+@pytest.mark.slow
 @given(records, st.data())
 def test_both_forms_agree_on_damaged_batches(drawn: list[Record], data: st.DataObject) -> None:
     rows = [row._replace(offset=index) for index, row in enumerate(drawn)]
@@ -156,6 +157,7 @@ def test_both_forms_agree_on_damaged_batches(drawn: list[Record], data: st.DataO
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(record_walk.find_record is find_record_in_python, reason="there was no C compiler")
 @pytest.mark.parametrize(("walk", "more"), [("walk_records", ()), ("find_record", (INT64_MAX, 0))])
 def test_other_threads_run_during_a_walk_over_much(walk: str, more: tuple[int, ...]) -> None:
@@ -183,6 +185,7 @@ def test_other_threads_run_during_a_walk_over_much(walk: str, more: tuple[int, .
     assert let
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=60), st.integers(-1, 5), st.integers(INT64_MIN, INT64_MAX), st.integers(-1, 3))
 def test_both_forms_agree_on_anything(body: bytes, count: int, base: int, first: int) -> None:
     assert record_walk.walk_records(body, 0, count, base) == walk_records_in_python(body, 0, count, base)

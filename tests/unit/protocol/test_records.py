@@ -76,6 +76,7 @@ def test_the_bytes_are_kafkas() -> None:
     assert bytes(data[21:]) == after_crc
 
 
+@pytest.mark.slow
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_varints(value: int) -> None:
     assert read_varint(varint(value), 0) == (value, len(varint(value)))
@@ -172,6 +173,7 @@ def test_malformed_records_are_found(body: bytes, count: int) -> None:
 
 
 class TestCompression:
+    @pytest.mark.slow
     @given(codec=st.sampled_from(Codec), data=st.binary(max_size=2000), repeat=st.integers(1, 200))
     def test_round_trip(self, codec: Codec, data: bytes, repeat: int) -> None:
         assert decompress(codec, compress(codec, data * repeat)) == data * repeat

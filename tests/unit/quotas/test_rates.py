@@ -38,6 +38,7 @@ def test_who_waits_so_long_is_at_the_limit() -> None:
     assert measured.excess(LIMIT, wait) == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [10.0, 100.0, 500.0, 1000.0, 2000.0])
 def test_whoever_waits_each_time_has_the_rate_over_a_long_time(size: float) -> None:
     """Within 5 %, for requests of a hundredth of a second's worth to two seconds'."""

@@ -146,6 +146,7 @@ def test_the_client_goes_on_polling_while_a_handler_is_slow(cluster: MiniKafkaCl
     consumer.run()
 
 
+@pytest.mark.slow
 async def test_asyncio_goes_on_polling_while_a_handler_is_slow(cluster: MiniKafkaCluster) -> None:
     topic = sent(cluster)
 
@@ -261,6 +262,7 @@ def test_how_many_records_are_held_is_a_number_from_1_on(held_max: Any) -> None:
         AsyncReliableConsumer({"bootstrap_servers": "a:1", "group_id": "g"}, ["a"], coroutine, held_max=held_max)
 
 
+@pytest.mark.slow
 def test_a_handler_whose_work_is_never_awaited_ends_the_consumer_and_commits_nothing(cluster: MiniKafkaCluster) -> None:
     topic = sent(cluster)
     config = {"bootstrap.servers": cluster.bootstrap, "group.id": f"group-of-{topic}", "log_level": 0}
@@ -272,6 +274,7 @@ def test_a_handler_whose_work_is_never_awaited_ends_the_consumer_and_commits_not
     assert group is None or not group.offsets
 
 
+@pytest.mark.slow
 async def test_a_handler_with_nothing_to_await_ends_the_consumer(cluster: MiniKafkaCluster) -> None:
     topic = sent(cluster)
     config = {"bootstrap_servers": cluster.bootstrap, "group_id": f"group-of-{topic}"}
@@ -279,6 +282,7 @@ async def test_a_handler_with_nothing_to_await_ends_the_consumer(cluster: MiniKa
         await AsyncReliableConsumer(config, [topic], lambda _record: None).run()  # type: ignore[arg-type, return-value]
 
 
+@pytest.mark.slow
 async def test_a_cancellation_inside_of_a_handler_is_a_failed_attempt(cluster: MiniKafkaCluster) -> None:
     topic = sent(cluster)
     tries: list[int] = []
@@ -297,6 +301,7 @@ async def test_a_cancellation_inside_of_a_handler_is_a_failed_attempt(cluster: M
     assert tries == [0, 0]
 
 
+@pytest.mark.slow
 def test_a_group_without_a_place_ends_the_consumer_where_it_is_to(cluster: MiniKafkaCluster) -> None:
     topic = sent(cluster)
     config = {"bootstrap.servers": cluster.bootstrap, "group.id": f"group-of-{topic}", "log_level": 0}

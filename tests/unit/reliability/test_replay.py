@@ -190,6 +190,7 @@ def test_a_replay_whose_place_another_has_taken_sends_nothing(letters: Letters) 
     assert letters.replayed(0) == []
 
 
+@pytest.mark.slow
 def test_what_others_wrote_into_headers_neither_stops_nor_colours_a_terminal(
     letters: Letters, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -200,6 +201,7 @@ def test_what_others_wrote_into_headers_neither_stops_nor_colours_a_terminal(
     assert str(10**30) in shown and r"two\nlines" in shown and "\x1b" not in shown
 
 
+@pytest.mark.slow
 def test_two_replays_do_not_run_at_once(letters: Letters, capsys: pytest.CaptureFixture[str]) -> None:
     letters.die(0, "a")
     first = DeadLetterReplay(letters.connection, letters.dlq)

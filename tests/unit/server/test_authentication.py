@@ -421,6 +421,7 @@ def mutual(files: PemFiles) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 async def test_brokers_replicate_over_mutual_tls(tmp_path: Path) -> None:
     """And a client is known by its certificate; records larger than a record of TLS come through whole."""
     files = PemFiles.write(tmp_path)
@@ -475,6 +476,7 @@ async def test_a_certificate_that_no_rule_fits(tmp_path: Path) -> None:
         assert "no rule" in reason
 
 
+@pytest.mark.slow
 async def test_renewed_certificates_hold_for_new_connections(tmp_path: Path) -> None:
     """31 item 1: and nobody is cut off."""
     files = PemFiles.write(tmp_path)
@@ -519,6 +521,7 @@ def scram_brokers(password: str = "secret") -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 async def test_brokers_replicate_by_scram(tmp_path: Path) -> None:
     """From nothing: no credential is in the store yet."""
     async with running(tmp_path, 2, **scram_brokers()) as cluster:
@@ -541,6 +544,7 @@ async def salts(cluster: Cluster, *names: str) -> list[bytes]:
     return told
 
 
+@pytest.mark.slow
 async def test_salts_tell_nothing_of_the_brokers_user(tmp_path: Path) -> None:
     """Neither its name, by another salt on each broker, nor its password: guesses at it cannot be tried on a salt."""
     async with running(tmp_path, 2, **scram_brokers()) as cluster:
@@ -567,6 +571,7 @@ async def test_salts_tell_nothing_of_the_brokers_user(tmp_path: Path) -> None:
             client.close()
 
 
+@pytest.mark.slow
 async def test_strangers_do_not_fill_the_events(tmp_path: Path) -> None:
     """All are counted, and a hundred a minute are told."""
     async with one_broker(tmp_path) as (cluster, broker):
@@ -595,6 +600,7 @@ async def test_nothing_is_read_after_a_second_handshake(tmp_path: Path) -> None:
         assert await refusals(cluster, 1) == [(None, "SaslHandshake twice")]
 
 
+@pytest.mark.slow
 async def test_a_user_is_no_broker(tmp_path: Path) -> None:
     """Whoever has logged in where brokers do is served as a client, unless it is the brokers' own user (31 item 1)."""
     heartbeat = {
@@ -616,6 +622,7 @@ async def test_a_user_is_no_broker(tmp_path: Path) -> None:
             client.close()
 
 
+@pytest.mark.slow
 async def test_super_users_are_brokers_by_their_certificates(tmp_path: Path) -> None:
     files = PemFiles.write(tmp_path)
     async with running(tmp_path, 1, **mutual(files), **{"super.users": "User:broker;User:operator"}) as cluster:
@@ -627,6 +634,7 @@ async def test_super_users_are_brokers_by_their_certificates(tmp_path: Path) -> 
             peer.close()
 
 
+@pytest.mark.slow
 async def test_who_shows_no_certificate_is_no_broker(tmp_path: Path) -> None:
     """Where certificates are only requested: showing none is not worth more than showing a client's."""
     files = PemFiles.write(tmp_path)
@@ -650,6 +658,7 @@ async def test_a_broker_with_another_password_does_not_join(tmp_path: Path) -> N
         assert await refusals(cluster, 1) == [("User:brokers", "wrong password")]
 
 
+@pytest.mark.slow
 async def test_brokers_log_in_again_before_their_session_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

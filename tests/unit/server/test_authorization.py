@@ -161,6 +161,7 @@ async def test_what_may_not_be_written_is_not(tmp_path: Path) -> None:
         assert partition.log.log_end_offset == 0
 
 
+@pytest.mark.slow
 async def test_topics_are_made_through_the_controller_as_far_as_acls_allow(tmp_path: Path) -> None:
     """What is passed on to the controller is what is left of the request; its answer has the refused rows, too."""
     async with secured(tmp_path, 2) as cluster:
@@ -241,6 +242,7 @@ def test_before_the_image_is_read_nobody_is_allowed_for_want_of_acls() -> None:
     assert allowed("User:a") == (True, True)
 
 
+@pytest.mark.slow
 async def test_what_a_client_may_do_is_told(tmp_path: Path) -> None:
     """With an authorizer by ACLs, without one everything."""
     for more, topic, group, cluster_bits in (
@@ -348,6 +350,7 @@ async def test_who_comes_to_the_brokers_listener_needs_cluster_action(tmp_path: 
         anonymous.close()
 
 
+@pytest.mark.slow
 async def test_a_broker_joins_as_soon_as_it_may(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Until then it asks again, and both sides say why not."""
     async with secured(tmp_path, **{"super.users": "User:admin"}) as cluster:

@@ -170,6 +170,7 @@ class TestRates:
         assert all(desk.open(*(Connection(inter_broker=True) for _ in range(30))))
         assert sum(desk.open(*(Connection() for _ in range(30)))) == 10
 
+    @pytest.mark.slow
     def test_from_one_address_by_its_quota(self) -> None:
         """What is refused for that leaves the rate of all as it was."""
         desk = Desk(max_connection_creation_rate="3")

@@ -39,6 +39,7 @@ def test_an_answer_ends_it() -> None:
     assert health.problems()[COMPONENT] == "no controller has answered for 27 s", "the store may be well by now"
 
 
+@pytest.mark.slow
 async def test_a_store_that_refuses_every_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(tmp_path, 1, broker_session_timeout_ms="500") as cluster:
         broker = cluster.brokers[1]

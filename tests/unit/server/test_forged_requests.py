@@ -142,6 +142,7 @@ async def test_clients_are_not_told_of_the_apis_of_brokers(cluster: Cluster) -> 
     assert for_clients < for_brokers
 
 
+@pytest.mark.slow
 async def test_a_client_can_fence_nobody_and_shrink_no_isr(cluster: Cluster) -> None:
     """Kafka closes the connection of who asks a broker's listener for an API of controllers."""
     controller, victim = cluster.controller, follower(cluster)
@@ -161,6 +162,7 @@ async def test_a_client_can_fence_nobody_and_shrink_no_isr(cluster: Cluster) -> 
     assert {b.broker_id: b.epoch for b in controller.metadata.image.brokers.values()} == epochs
 
 
+@pytest.mark.slow
 async def test_a_client_reads_nothing_above_the_high_watermark_as_a_replica(cluster: Cluster) -> None:
     """TOPIC_AUTHORIZATION_FAILED, as in Kafka without CLUSTER_ACTION; and the high watermark does not move for it."""
     replica = follower(cluster)
@@ -183,6 +185,7 @@ async def test_the_same_is_served_to_replicas(cluster: Cluster) -> None:
     assert b"secret" in bytes(data.records)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("off", [-1, 7])
 async def test_a_heartbeat_of_another_epoch_moves_nothing(cluster: Cluster, off: int) -> None:
     """Neither the session, nor which connection's end is the broker's death."""
@@ -199,6 +202,7 @@ async def test_a_heartbeat_of_another_epoch_moves_nothing(cluster: Cluster, off:
     assert fenced(cluster) == []
 
 
+@pytest.mark.slow
 async def test_a_fetch_of_an_earlier_incarnation_moves_nothing(cluster: Cluster) -> None:
     """KIP-903. A later one may be known to the controller, and not yet to this leader."""
     replica = follower(cluster)

@@ -53,6 +53,7 @@ async def test_a_controller_that_could_not_follow_one_image_leads_again(
         assert broker.metadata.image.topics["t"].partitions[0].leader_epoch > epoch
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)  # no deadline of the event loop's own is seen when the broker goes round without waiting
 async def test_a_term_that_ends_before_its_own_heartbeat_is_sent(tmp_path: Path) -> None:
     """The broker went round without waiting, for ever, and did nothing else any more (seed 4008749 of the simulation)."""
@@ -68,6 +69,7 @@ async def test_a_term_that_ends_before_its_own_heartbeat_is_sent(tmp_path: Path)
         await until(lambda: broker.membership.controller_epoch > epoch and leads(cluster, broker))
 
 
+@pytest.mark.slow
 async def test_a_term_that_could_not_begin_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It held the lease by name, renewed by nobody, and asked it for ever."""
     start, failed = ControllerRole.start, False

@@ -247,6 +247,7 @@ async def test_a_forwarded_request_goes_to_who_is_the_controller_now(
     assert asked == [("h", 92), ("g", 93)]
 
 
+@pytest.mark.slow
 async def test_clients_that_ask_nothing_are_let_go(tmp_path: Path) -> None:
     """``connections.max.idle.ms``; a broker whose heartbeats come over a connection keeps it."""
     async with running(tmp_path, 2, connections_max_idle_ms="300") as cluster:

@@ -79,6 +79,7 @@ async def test_a_topic_of_the_longest_name_is_deleted(tmp_path: Path) -> None:
         assert broker.context.health.problems() == {}
 
 
+@pytest.mark.slow
 async def test_a_topic_that_fails_keeps_no_other_from_being_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +141,7 @@ async def test_a_broker_that_cannot_follow_the_image_gives_up_what_it_leads(
     assert "cannot follow the cluster image" in reasons(three, victim)
 
 
+@pytest.mark.slow
 async def test_changes_that_failed_half_way_are_taken_again(tmp_path: Path) -> None:
     """The revision is that of the store then, and still what it brought has not been seen to."""
     async with running(tmp_path, 1) as cluster:

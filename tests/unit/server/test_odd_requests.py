@@ -98,6 +98,7 @@ def _replaced(resource: dict[str, Any]) -> dict[str, Any]:
     return resource | {"configs": configs}
 
 
+@pytest.mark.slow
 async def test_a_change_of_nothing_is_no_error(cluster: Cluster) -> None:
     """kafka-reassign-partitions removes throttles that nobody has set, at the end of --verify and of --cancel."""
     for resource in (
@@ -114,6 +115,7 @@ async def test_a_change_of_nothing_is_no_error(cluster: Cluster) -> None:
     assert await altered(cluster, change(BROKER, "1"), api=ApiKey.ALTER_CONFIGS) == [ErrorCode.NONE]
 
 
+@pytest.mark.slow
 async def test_settings_are_changed_at_any_broker(tmp_path: Path) -> None:
     """KIP-590: who does not lead passes them on, in the words of the API that was asked."""
     async with running(tmp_path, 2) as cluster:
@@ -156,6 +158,7 @@ async def test_a_partition_asked_for_twice_is_answered_twice(cluster: Cluster, m
         assert [row.partition_index for row in answer.groups[0].topics[0].partitions] == [1, 1]
 
 
+@pytest.mark.slow
 async def test_changes_that_are_refused(cluster: Cluster) -> None:
     nonsense, unchangeable = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
     for resource, code in (
@@ -200,6 +203,7 @@ async def created(cluster: Cluster, version: int, *topics: dict[str, Any], valid
     return answer.topics
 
 
+@pytest.mark.slow
 async def test_create_topics_tells_the_settings(cluster: Cluster) -> None:
     """KIP-525, also where it is only asked."""
     override = [{"name": "retention.ms", "value": "3600000"}]
@@ -215,6 +219,7 @@ async def test_create_topics_tells_the_settings(cluster: Cluster) -> None:
             assert (row.num_partitions, row.replication_factor) == (1, 1)
 
 
+@pytest.mark.slow
 async def test_topics_named_twice(cluster: Cluster) -> None:
     """One answer, and nothing is done."""
     assert codes(await created(cluster, 7, new("x"), new("y"), new("x"))) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
@@ -269,6 +274,7 @@ async def listed(cluster: Cluster, version: int, *topics: tuple[str | None, UUID
     return [(row.name, ErrorCode(int(row.error_code))) for row in answer.topics]
 
 
+@pytest.mark.slow
 async def test_metadata_has_each_topic_once(cluster: Cluster) -> None:
     topic_id = cluster.brokers[1].metadata.image.topics["t"].topic_id
     for version in (1, 12):
@@ -278,6 +284,7 @@ async def test_metadata_has_each_topic_once(cluster: Cluster) -> None:
     assert await listed(cluster, 12, (None, STRANGE)) == [(None, ErrorCode.UNKNOWN_TOPIC_ID)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [10, 11])
 async def test_versions_that_cannot_ask_by_id(cluster: Cluster, version: int) -> None:
     """They have the field (KAFKA-10774). The answer cannot be without a name there."""
@@ -285,6 +292,7 @@ async def test_versions_that_cannot_ask_by_id(cluster: Cluster, version: int) ->
         assert await listed(cluster, version, wish) == [(wish[0] or "", ErrorCode.INVALID_REQUEST)]
 
 
+@pytest.mark.slow
 async def test_a_topic_on_demand_is_made_after_the_answer(cluster: Cluster) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for _ in range(2):
@@ -319,6 +327,7 @@ async def test_log_dirs_are_all_told(cluster: Cluster, tmp_path: Path) -> None:
     assert sorted(map(len, one.values())) == [0, 1]
 
 
+@pytest.mark.slow
 async def test_replicas_are_where_they_are(cluster: Cluster, tmp_path: Path) -> None:
     """What kafka-reassign-partitions prints for a rollback names the directories that there are."""
 
@@ -334,6 +343,7 @@ async def test_replicas_are_where_they_are(cluster: Cluster, tmp_path: Path) -> 
     assert await placed(f"{tmp_path}/a", index=9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.slow
 async def test_rows_are_answered_as_kafka_has_them(cluster: Cluster) -> None:
     part = {"partition_index": 0, "offset": 0}
     twice = [
@@ -355,6 +365,7 @@ async def test_rows_are_answered_as_kafka_has_them(cluster: Cluster) -> None:
     assert [len(t.partitions) for t in answer.responses] == [1, 0]
 
 
+@pytest.mark.slow
 async def test_list_offsets(cluster: Cluster) -> None:
     async def told(version: int, *timestamps: int) -> list[ErrorCode]:
         rows = [{"partition_index": 0, "timestamp": t, "current_leader_epoch": -1} for t in timestamps]
@@ -383,6 +394,7 @@ async def test_an_endpoint_that_nobody_knows(cluster: Cluster) -> None:
         assert int(answer.error_code) == code
 
 
+@pytest.mark.slow
 async def test_a_broker_without_the_replica(tmp_path: Path) -> None:
     """And one that is not the controller: what it can judge of settings it does, the rest goes on."""
     async with running(tmp_path, 2) as cluster:
@@ -450,6 +462,7 @@ async def test_filters_of_quotas_that_are_none(cluster: Cluster) -> None:
         assert answer.error_code == code, components
 
 
+@pytest.mark.slow
 async def test_quotas_are_set_at_any_broker_and_found_by_filters(cluster: Cluster) -> None:
     """KIP-546. The broker that is asked may have to pass it on."""
     wished: list[tuple[dict[str, str | None], str]] = [

@@ -153,6 +153,7 @@ async def test_a_leader_whose_disk_is_full_has_others_lead_and_comes_back_by_its
     assert hosted(old).log.log_end_offset == 2
 
 
+@pytest.mark.slow
 async def test_a_controller_that_ends_fences_nobody_on_its_way_out(cluster: Cluster) -> None:
     """It closes all connections by itself. Found here: it took that for the death of every other broker."""
     old = cluster.controller
@@ -173,6 +174,7 @@ async def test_a_controller_that_ends_fences_nobody_on_its_way_out(cluster: Clus
         cluster.brokers[old.broker_id] = old
 
 
+@pytest.mark.slow
 async def test_leadership_that_cannot_be_noted_is_taken_when_there_is_room(cluster: Cluster, disks: Disks) -> None:
     """Audit t3: the partition was dead for good, also after the disk was well."""
     old = leader(cluster)
@@ -191,6 +193,7 @@ async def test_leadership_that_cannot_be_noted_is_taken_when_there_is_room(clust
         cluster.brokers[old.broker_id] = old
 
 
+@pytest.mark.slow
 async def test_a_follower_whose_truncation_fails_half_way_agrees_again(cluster: Cluster, disks: Disks) -> None:
     """Audit t10 under a running broker: a log that is offline is opened anew."""
     old = leader(cluster)
@@ -205,6 +208,7 @@ async def test_a_follower_whose_truncation_fails_half_way_agrees_again(cluster: 
     assert before.failure is not None
 
 
+@pytest.mark.slow
 async def test_a_follower_that_was_about_to_begin_anew_does_so(cluster: Cluster, disks: Disks) -> None:
     """Its log came back empty, below its high watermark, and the broker ended for that with exit code 3."""
     old = leader(cluster)
@@ -226,6 +230,7 @@ async def test_a_follower_that_was_about_to_begin_anew_does_so(cluster: Cluster,
     assert not broker.failed.is_set()
 
 
+@pytest.mark.slow
 async def test_a_disk_that_cannot_read_the_groups_takes_their_log_offline(cluster: Cluster, disks: Disks) -> None:
     """The coordinator told of it, tried again for ever, and went on leading what it could not read."""
     await cluster.create(OFFSETS_TOPIC, leader=cluster.controller.broker_id)
@@ -252,6 +257,7 @@ async def test_a_disk_that_cannot_read_the_groups_takes_their_log_offline(cluste
         cluster.brokers[old.broker_id] = old
 
 
+@pytest.mark.slow
 async def test_a_disk_that_cannot_read_what_is_sent_takes_the_log_offline(cluster: Cluster, disks: Disks) -> None:
     """By sendfile the error comes after the answer was made: followers and consumers got a closed connection, for ever."""
     old = leader(cluster)
@@ -266,6 +272,7 @@ async def test_a_disk_that_cannot_read_what_is_sent_takes_the_log_offline(cluste
     await until(lambda: old.context.health.verdict() == (True, "ok"))
 
 
+@pytest.mark.slow
 async def test_standard_error_on_the_same_full_disk_costs_nothing(
     cluster: Cluster, disks: Disks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,6 +292,7 @@ async def test_standard_error_on_the_same_full_disk_costs_nothing(
     await all_in_sync(cluster)
 
 
+@pytest.mark.slow
 async def test_what_nobody_expected_of_a_log_that_is_opened_anew_is_tried_again_too(cluster: Cluster) -> None:
     """Whoever stopped trying would be fenced until the next start."""
     old = leader(cluster)
@@ -314,6 +322,7 @@ async def test_a_log_that_cannot_be_created_is_created_when_there_is_room(cluste
     await until(lambda: led.replicas.get("u", 0).leader is not None)  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 async def test_deleting_a_topic_whose_log_is_offline_ends_the_trouble(cluster: Cluster, disks: Disks) -> None:
     old = leader(cluster)
     here = str(cluster.data / f"broker-{old.broker_id}" / "t-0")

@@ -125,6 +125,7 @@ def large_request() -> bytes:
     return frame(ApiKey.PRODUCE, 9, {"transactional_id": None, "acks": 1, "timeout": 30_000, "topic_data": [topic]})
 
 
+@pytest.mark.slow
 async def test_large_requests_wait_for_each_other(cluster: Cluster) -> None:
     """Two that are announced take all; the third is read when one is done, or gone."""
     broker, request = cluster.brokers[1], large_request()
@@ -148,6 +149,7 @@ async def test_large_requests_wait_for_each_other(cluster: Cluster) -> None:
         client.writer.close()
 
 
+@pytest.mark.slow
 async def test_requests_that_wait_for_earlier_ones_count_too(cluster: Cluster) -> None:
     client, connection = await Client.of(cluster.brokers[1])
     memory = connection.memory = RequestMemory(100)
@@ -209,6 +211,7 @@ async def test_who_takes_some_of_it_is_not_cut(cluster: Cluster) -> None:
 IMPATIENT = {"minikafka_authentication_timeout_ms": "100"}
 
 
+@pytest.mark.slow
 async def test_who_does_not_log_in_is_closed_though_it_asks_for_versions(tmp_path: Path) -> None:
     async with running(tmp_path, **{**SASL, **IMPATIENT}) as cluster:
         broker = cluster.brokers[1]

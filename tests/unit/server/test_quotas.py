@@ -320,6 +320,7 @@ def produce(size: int, acks: int = -1) -> dict[str, Any]:
     return {"transactional_id": None, "acks": acks, "timeout": 30_000, "topic_data": [topic]}
 
 
+@pytest.mark.slow
 async def test_a_producer_is_answered_at_once_and_then_not_read(cluster: Cluster) -> None:
     await set_quota(cluster, "producer_byte_rate", 1000.0, **{"client-id": "test"})
     client, connection = await waiting_client(cluster)
@@ -331,6 +332,7 @@ async def test_a_producer_is_answered_at_once_and_then_not_read(cluster: Cluster
     await waits(client, connection, cluster)
 
 
+@pytest.mark.slow
 async def test_a_consumer_gets_nothing_while_a_follower_gets_all(cluster: Cluster) -> None:
     await set_quota(cluster, "consumer_byte_rate", 1000.0, user=None)
     client, connection = await waiting_client(cluster)
@@ -350,6 +352,7 @@ async def test_a_consumer_gets_nothing_while_a_follower_gets_all(cluster: Cluste
     await waits(client, connection, cluster)
 
 
+@pytest.mark.slow
 async def test_the_time_of_requests(cluster: Cluster) -> None:
     await set_quota(cluster, "request_percentage", 0.0001, user="ANONYMOUS")
     client, connection = await waiting_client(cluster)

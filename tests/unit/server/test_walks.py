@@ -98,6 +98,7 @@ async def test_a_produce_passes_twelve_files_at_most(
     assert all(walk.most_entered(leg) < 3 for leg in walk.legs), walk.legs
 
 
+@pytest.mark.slow
 async def test_an_election_does_not_pass_through_the_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the end of a connection to the decision, to the store, and from the image to who leads then."""
     async with running(tmp_path, 3) as cluster:

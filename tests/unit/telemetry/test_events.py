@@ -174,6 +174,7 @@ def test_a_line_cut_short_by_a_full_disk_spoils_only_itself(
     assert log.dropped == 1
 
 
+@pytest.mark.slow
 def test_standard_output_gets_the_same_lines(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     program = (
@@ -218,6 +219,7 @@ def test_a_reader_of_standard_output_that_stands_still_does_not_hold_the_broker_
     assert [record["fields"]["reason"].split()[0] for record in records[:-1]] == [str(n) for n in range(taken)]
 
 
+@pytest.mark.slow
 def test_a_reader_that_never_reads_does_not_keep_the_broker_from_ending() -> None:
     command = [sys.executable, "-c", FILLS_ITS_PIPE, "500", "0.1"]
     pipe = subprocess.PIPE
@@ -227,6 +229,7 @@ def test_a_reader_that_never_reads_does_not_keep_the_broker_from_ending() -> Non
         assert process.wait(60) == 0
 
 
+@pytest.mark.slow
 def test_nobody_reads_standard_output_any_more() -> None:
     program = (
         "import os, sys\nfrom minikafka.telemetry.events import EventLog\n"
@@ -236,6 +239,7 @@ def test_nobody_reads_standard_output_any_more() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 41
 
 
+@pytest.mark.slow
 def test_the_newest_events_are_kept_within_the_limit(tmp_path: Path) -> None:
     """27 D28: a log of events that grows without end would fill its volume, and have the pod evicted."""
     path, limit = tmp_path / "broker-1.jsonl", 20_000

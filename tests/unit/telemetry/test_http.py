@@ -252,6 +252,7 @@ def test_a_failing_page_is_an_answer_not_the_end(run: Callable[[Story], None]) -
     run(story)
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_holds_up_nobody_and_little_memory(run: Callable[[Story], None]) -> None:
     async def story() -> None:
         async with shop() as opened:

@@ -100,6 +100,7 @@ def test_a_paused_broker_answers_when_it_is_resumed(cluster: MiniKafkaCluster) -
     assert producer.flush(SECONDS) == 0
 
 
+@pytest.mark.slow
 def test_leadership_moves_and_a_restart_comes_back(cluster: MiniKafkaCluster) -> None:
     topic = cluster.create_topic()
     before = cluster.leader(topic)
@@ -111,6 +112,7 @@ def test_leadership_moves_and_a_restart_comes_back(cluster: MiniKafkaCluster) ->
     assert send(cluster, topic, "a") == [None]
 
 
+@pytest.mark.slow
 def test_an_injected_error_is_retried_by_the_client_and_counted(cluster: MiniKafkaCluster) -> None:
     topic = cluster.create_topic()
     asked = cluster.observe("Produce")
@@ -120,6 +122,7 @@ def test_an_injected_error_is_retried_by_the_client_and_counted(cluster: MiniKaf
     assert values(cluster, topic) == ["a"]
 
 
+@pytest.mark.slow
 def test_an_injected_error_that_lasts_reaches_who_sends_until_it_is_healed(cluster: MiniKafkaCluster) -> None:
     topic, other = cluster.create_topic(), cluster.create_topic()
     cluster.inject_error("Produce", 29, topic)
@@ -130,6 +133,7 @@ def test_an_injected_error_that_lasts_reaches_who_sends_until_it_is_healed(clust
     assert values(cluster, topic) == ["b"]
 
 
+@pytest.mark.slow
 def test_errors_of_fetch_and_delayed_answers_reach_a_consumer(cluster: MiniKafkaCluster) -> None:
     topic = cluster.create_topic(partitions=2)
     assert send(cluster, topic, "a") == [None]
@@ -140,6 +144,7 @@ def test_errors_of_fetch_and_delayed_answers_reach_a_consumer(cluster: MiniKafka
     assert asked.count >= 2
 
 
+@pytest.mark.slow
 def test_groups_tell_what_they_committed(cluster: MiniKafkaCluster) -> None:
     topic = cluster.create_topic()
     assert send(cluster, topic, "a", "b") == [None, None]
@@ -150,6 +155,7 @@ def test_groups_tell_what_they_committed(cluster: MiniKafkaCluster) -> None:
     assert (group.state, group.members, dict(group.offsets)) == ("empty", (), {(topic, 0): 2})
 
 
+@pytest.mark.slow
 def test_a_service_that_is_started_after_the_first_kill_has_its_group() -> None:
     """The topic of groups takes three living brokers to be made."""
     with MiniKafkaCluster(in_process=True) as cluster:
@@ -161,6 +167,7 @@ def test_a_service_that_is_started_after_the_first_kill_has_its_group() -> None:
         assert dict(cluster.groups()["late"].offsets) == {(topic, 0): 0}
 
 
+@pytest.mark.slow
 def test_what_cannot_be_done_is_refused_and_leaves_no_line(cluster: MiniKafkaCluster) -> None:
     topic = cluster.create_topic()
     cluster.kill(3)
@@ -207,6 +214,7 @@ def test_a_cluster_that_cannot_be(brokers: int, settings: dict[str, str], words:
         MiniKafkaCluster(brokers, settings, in_process=True)
 
 
+@pytest.mark.slow
 def test_each_verb_is_a_line_of_the_journal_written_ahead(cluster: MiniKafkaCluster) -> None:
     cluster.create_topic()
     cluster.cut(1, 2)

@@ -68,6 +68,7 @@ def test_a_test_that_fails_is_told_what_was_done_and_what_became_of_the_records(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
@@ -85,6 +86,7 @@ def test_a_configuration_that_cannot_be(pytester: pytest.Pytester, lines: str, w
     result.stdout.fnmatch_lines([f"*{words}*"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("marker", "words"),
     [

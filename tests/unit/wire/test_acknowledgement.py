@@ -28,6 +28,7 @@ async def lead(stage: Stage, state: PartitionState = LED, **more: Any) -> tuple[
     return client, follower
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", RECORDS)
 async def test_not_before_the_paused_follower_has_it(stage: Stage, values: tuple[bytes, ...]) -> None:
     """R4, R16: answered by the follower's next fetch, whose offset is the acknowledgement; not one record before."""
@@ -54,6 +55,7 @@ async def test_on_top_of_records_that_wait(stage: Stage) -> None:
     assert await produced(second) == (ErrorCode.NONE, 2)
 
 
+@pytest.mark.slow
 async def test_a_repeated_batch_waits_as_the_first_one_did(stage: Stage) -> None:
     """R16, R18: the producer lost its connection and sends the batch again, which is in the log but not committed."""
     client, follower = await lead(stage)

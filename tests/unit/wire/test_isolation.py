@@ -95,6 +95,7 @@ async def test_who_is_no_replica_gets_no_more_than_a_consumer(stage: Stage, repl
     assert found.end_offset == -1
 
 
+@pytest.mark.slow
 async def test_list_offsets_tells_nothing_above_it(stage: Stage) -> None:
     """R3: the end is the high watermark, and no record above it is found by its time."""
     started_ms = int(time.time() * 1000) - 1

@@ -119,6 +119,7 @@ async def test_what_is_small_or_not_compressed_is_not_handed_to_a_thread(stage: 
     assert walks.sizes == []
 
 
+@pytest.mark.slow
 async def test_what_holds_much_is_handed_to_a_thread_however_small_it_is(stage: Stage, walks: Walks) -> None:
     """Only decompressing it tells: no more than a bounded part is decompressed on the event loop."""
     await stage.start()

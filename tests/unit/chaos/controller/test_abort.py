@@ -69,6 +69,7 @@ class TestAbort:
             ledger.intend(KILL, LEADER, None)
         assert not world.status.get("faults")
 
+    @pytest.mark.slow
     async def test_with_a_dead_agent_the_faults_expire(self) -> None:
         world = await running(World())
         make_fault(world)
@@ -83,6 +84,7 @@ class TestAbort:
         await world.settle()
         assert not world.there and ("FaultRecovered", "Kill broker 1 (kill): it has expired") in world.server.events
 
+    @pytest.mark.slow
     async def test_a_forged_end_holds_nobody_up(self) -> None:
         """With an end years ahead, and an agent that does not answer, only the force annotation let the experiment go."""
         world = await running(World())
@@ -117,6 +119,7 @@ class TestAbort:
         assert not world.there and world.lease_holder() == ""
         assert any(reason == "ForceDeleted" and "Kill broker 1" in note for reason, note in world.server.events)
 
+    @pytest.mark.slow
     async def test_before_it_has_begun(self) -> None:
         world = World({**SCENARIO})
         world.server.objects[CLUSTER.name, "shop"]["status"] = {}

@@ -80,6 +80,7 @@ async def test_done(kubelet: Kubelet, agents: PodAgents) -> None:
     assert (request.query["container"], request.headers["Authorization"]) == ("chaos-agent", "Bearer secret")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("frames", "told"),
     [
@@ -97,10 +98,12 @@ async def test_not_done(kubelet: Kubelet, agents: PodAgents, frames: list[tuple[
     assert told in await agents.recover("lab", "shop-broker-1")
 
 
+@pytest.mark.slow
 async def test_refused(kubelet: Kubelet, agents: PodAgents) -> None:
     assert "403" in await agents.recover("lab", "shop-broker-1")
 
 
+@pytest.mark.slow
 async def test_nobody_there(kubelet: Kubelet, agents: PodAgents) -> None:
     kubelet.url = "http://127.0.0.1:1"
     assert await agents.recover("lab", "shop-broker-1")

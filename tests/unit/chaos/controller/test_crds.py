@@ -19,6 +19,7 @@ def fields(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, A
         yield from fields(part.get("items") or {}, f"{path}.{name}[]")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [experiment_definition, schedule_definition])
 def test_every_field_is_explained(made: Callable[[], dict[str, Any]]) -> None:
     """`kubectl explain mkx.spec.claims` has to help who writes one."""
@@ -28,6 +29,7 @@ def test_every_field_is_explained(made: Callable[[], dict[str, Any]]) -> None:
     assert [path for path, part in found if not part.get("description")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [experiment_definition, schedule_definition])
 def test_they_can_be_applied_by_everybody(made: Callable[[], dict[str, Any]]) -> None:
     assert len(str(made())) < APPLIED_BYTES_MAX

@@ -118,6 +118,7 @@ class TestItsCluster:
         world.make_ready(name)
         await running(world)
 
+    @pytest.mark.slow
     async def test_given_up(self) -> None:
         world = world_with_own_cluster()
         world.experiment["spec"]["activeDeadlineSeconds"] = 60
@@ -153,6 +154,7 @@ class TestACluster:
         world.make_ready("shop")
         await running(world)
 
+    @pytest.mark.slow
     async def test_one_that_was_refused_in_between_waits_anew(self) -> None:
         world = self.not_ready()
         await tries(world, 50)
@@ -165,6 +167,7 @@ class TestACluster:
 
 
 class TestTheLease:
+    @pytest.mark.slow
     async def test_told_and_tried_again(self) -> None:
         world = World()
         world.server.refuses[LEASE.name] = WEBHOOK
@@ -175,6 +178,7 @@ class TestTheLease:
         world.server.refuses.clear()
         await running(world)
 
+    @pytest.mark.slow
     async def test_given_up(self) -> None:
         world = World({**SCENARIO, "activeDeadlineSeconds": 60})
         world.server.refuses[LEASE.name] = WEBHOOK

@@ -93,6 +93,7 @@ class TestItsUser:
         assert log.index("create MiniKafkaUser") < log.index("create Lease") < log.index("create Job")
         assert log.index("delete MiniKafkaUser") < log.index("replace Lease", log.index("status Healing"))
 
+    @pytest.mark.slow
     async def test_it_is_waited_for(self) -> None:
         world = world_with(SCRAM, AUTHORIZED)
         world.operator_away = True
@@ -179,6 +180,7 @@ class TestItsUser:
         status, reason, says = world.condition("Accepted")
         assert (world.phase, status, reason) == ("Refused", "False", "CreationRefused") and "no users here" in says
 
+    @pytest.mark.slow
     async def test_no_webhook_answers(self) -> None:
         world = world_with(SCRAM, AUTHORIZED)
         world.server.refuses[USER.name] = ApiError(500, "InternalError", "no webhook")
@@ -224,6 +226,7 @@ class TestMounted:
         found = mounted_security(self.listener(MTLS), tmp_path).librdkafka()
         assert (found["security.protocol"], found["ssl.key.location"]) == ("SSL", str(tmp_path / "user.pem"))
 
+    @pytest.mark.slow
     def test_a_certificate_of_a_ca_that_everybody_knows(self, tmp_path: Path) -> None:
         (tmp_path / "sasl.jaas.config").write_text(JAAS)
         known = {**SCRAM, "certificateSecret": {"name": "web"}}

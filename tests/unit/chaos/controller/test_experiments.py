@@ -306,6 +306,7 @@ class TestNames:
 
 
 class TestMetrics:
+    @pytest.mark.slow
     async def test_a_fault_that_is_on(self) -> None:
         world = await running(World())
         labels = {"namespace": NAMESPACE, "experiment": "try", "fault": "Kill", "target": "broker-1"}

@@ -72,6 +72,7 @@ class TestAdmission:
         await made.settle()
         assert made.phase == "Running"
 
+    @pytest.mark.slow
     async def test_with_one(self) -> None:
         made = world()
         made.network_agent()
@@ -142,6 +143,7 @@ class TestHealing:
         await made.settle()
         assert (made.phase, made.cut) == ("Aborted", set())
 
+    @pytest.mark.slow
     async def test_without_any_agent_it_expires(self) -> None:
         made = world()
         await cut_off(made)
@@ -162,6 +164,7 @@ class TestHealing:
         await made.settle()
         assert made.status["faults"][0]["detail"] == "its pod is gone"
 
+    @pytest.mark.slow
     async def test_other_faults_are_not_its_business(self) -> None:
         made = World(settings=WITH_AGENTS)
         await made.settle()

@@ -75,6 +75,7 @@ class TestTimes:
     def test_interval(self) -> None:
         assert first(3, interval={"seconds": 60}) == [BEGIN + timedelta(seconds=60 * n) for n in (1, 2, 3)]
 
+    @pytest.mark.slow
     def test_jitter_is_the_seeds(self) -> None:
         spec = {"interval": {"seconds": 60, "jitterSeconds": 30}}
         found = first(50, **spec)
@@ -322,6 +323,7 @@ class TestByTheClock:
         await clock.at(365 * 86_400)
         assert len(clock.experiments) == 1 and clock.server.writes < 5
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
     async def test_the_controller_dies_at_every_write(self, after: bool) -> None:
         for point in range(1, 12):

@@ -79,6 +79,7 @@ class TestRemoved:
         await world.settle()
         assert world.topics == [OTHERS] and world.there == (ending == "abort")
 
+    @pytest.mark.slow
     async def test_not_while_a_runner_lives(self) -> None:
         """It could make one more, or be in the middle of writing down an id."""
         world = await begun()

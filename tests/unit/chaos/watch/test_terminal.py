@@ -172,6 +172,7 @@ async def test_who_looks_back_is_not_carried_away() -> None:
         assert app.at == 8
 
 
+@pytest.mark.slow
 async def test_a_watcher_that_fails_says_so() -> None:
     cluster = FakeCluster()
 
