@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from minikafka.groups.placement import OFFSETS_TOPIC, partition_for
-from minikafka.groups.requests import UNKNOWN_MEMBER, GroupProtocol, JoinRequest, JoinResult, SyncRequest, SyncResult
+from minikafka.groups.records import CommittedOffset
+from minikafka.groups.requests import (
+    UNKNOWN_MEMBER,
+    FetchResult,
+    GroupProtocol,
+    JoinRequest,
+    JoinResult,
+    SyncRequest,
+    SyncResult,
+)
 from minikafka.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
@@ -175,6 +184,22 @@ class GroupClient(Client):
         topic = self.shared[0].topic
         self.assigned = tuple(TopicPartition(topic, index) for index in json.loads(result.assignment or b"[]"))
         self.given()
+
+    def ask_committed(self, take: Callable[[Mapping[TopicPartition, CommittedOffset | None]], None]) -> None:
+        """Ask for the committed offsets of its share; it does what a refusal says, and joins anew where there is no answer."""
+
+        def answered(result: FetchResult) -> None:
+            if result.error is ErrorCode.NONE:
+                take(result.offsets)
+            else:
+                self.refused(result.error)
+
+        self.ask(
+            lambda broker, reply: broker.coordinator.fetch(self.group, self.assigned, reply),
+            answered,
+            lambda: self.later(RETRY_S, self.join),
+            TIMEOUT_S,
+        )
 
     def refused(self, error: ErrorCode) -> None:
         """What a client does about an error of its coordinator."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from minikafka.groups.records import CommittedOffset
-from minikafka.groups.requests import CommitRequest, FetchResult
+from minikafka.groups.requests import CommitRequest
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_simulator.checks.group_checks import SHARED, Fetched, SentCommit
-from minikafka_simulator.clients.group_client import RETRY_S, TIMEOUT_S, GroupClient
+from minikafka_simulator.clients.group_client import TIMEOUT_S, GroupClient
 
 if TYPE_CHECKING:
     from minikafka_simulator.checks.checker import CheckedCluster
@@ -63,22 +64,14 @@ class GroupMember(GroupClient):
         self._fetched.clear()
         asked = self.world.now
 
-        def answered(result: FetchResult) -> None:
-            if result.error is not ErrorCode.NONE:
-                self.refused(result.error)
-                return
-            for tp, committed in result.offsets.items():
+        def take(offsets: Mapping[TopicPartition, CommittedOffset | None]) -> None:
+            for tp, committed in offsets.items():
                 offset = None if committed is None else committed.offset
                 self._fetched[tp] = Fetched(offset, asked, self.world.now)
             self.stable = True
             self.go_on()
 
-        self.ask(
-            lambda broker, reply: broker.coordinator.fetch(self.group, self.assigned, reply),
-            answered,
-            lambda: self.later(RETRY_S, self.join),
-            TIMEOUT_S,
-        )
+        self.ask_committed(take)
 
     def go_on(self) -> None:
         random = self.world.random

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from minikafka.groups.records import CommittedOffset
-from minikafka.groups.requests import CommitRequest, FetchResult, LeaveResult, MemberIdentity
+from minikafka.groups.requests import CommitRequest, LeaveResult, MemberIdentity
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import Record
 from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.load.clients import GroupSettings
 from minikafka_chaos.load.load import unique_part
 
-from minikafka_simulator.clients.group_client import RETRY_S, TIMEOUT_S, GroupClient
+from minikafka_simulator.clients.group_client import TIMEOUT_S, GroupClient
 from minikafka_simulator.clients.log_reader import LogPosition
 
 if TYPE_CHECKING:
@@ -63,24 +63,16 @@ class SimMember(GroupClient):
     # -- where to begin -------------------------------------------------------------------------------------------------
 
     def given(self) -> None:
-        def answered(result: FetchResult) -> None:
-            if result.error is not ErrorCode.NONE:
-                self.refused(result.error)
-                return
+        def take(offsets: Mapping[TopicPartition, CommittedOffset | None]) -> None:
             self._places = {tp: LogPosition(self.world, tp, NOWHERE) for tp in self.assigned}
-            for tp, committed in result.offsets.items():
+            for tp, committed in offsets.items():
                 if committed is not None:
                     self._put(self._places[tp], committed.offset)
             self.stable = True
             self._beat_later()
             self.go_on()
 
-        self.ask(
-            lambda broker, reply: broker.coordinator.fetch(self.group, self.assigned, reply),
-            answered,
-            lambda: self.later(RETRY_S, self.join),
-            TIMEOUT_S,
-        )
+        self.ask_committed(take)
 
     def _put(self, place: LogPosition, offset: int) -> None:
         place.put(offset)
