@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.command.exits import bad_input
+from minikafka.command_config import add_command_config
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:19092"
 """Where the first broker of `minikafka up` listens."""
@@ -31,14 +31,7 @@ def add_bootstrap(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--data", dest="bootstrap", type=bootstrap_of, metavar="DIR", help="the brokers of `minikafka up --data DIR`"
     )
-    parser.add_argument(
-        "--command-config",
-        dest="security",
-        type=client_security,
-        default=PLAINTEXT,
-        metavar="FILE",
-        help="a properties file with how to connect and as whom, as for Kafka's tools (security.protocol, ssl.*, sasl.*)",
-    )
+    add_command_config(parser)
     parser.add_argument(
         "--client-config",
         action="append",
@@ -47,17 +40,6 @@ def add_bootstrap(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a librdkafka setting, e.g. debug=broker (repeatable)",
     )
-
-
-def client_security(path: str) -> ClientSecurity:
-    """Return what a file says of how to connect."""
-    from minikafka.config import ConfigError
-    from minikafka.config.client_properties import read_client_security
-
-    try:
-        return read_client_security(path)
-    except ConfigError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

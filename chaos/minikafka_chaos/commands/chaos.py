@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minikafka.client.security import PLAINTEXT
+from minikafka.command_config import add_command_config
 
 from minikafka_chaos.commands import by_hand
 from minikafka_chaos.commands import matrix as cli_matrix
-from minikafka_chaos.commands.command_config import add_command_config
 from minikafka_chaos.errors import BadScenario, NotSupported, ToolTrouble
 from minikafka_chaos.record.journal import CLUSTER_FOLDER
 

@@ -19,9 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from minikafka.command_config import add_command_config
 from rich.console import Console
 
-from minikafka_chaos.commands.command_config import add_command_config
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.record.history import FILE_NAME, HistoryError, HistoryWriter
 from minikafka_chaos.record.journal import FILE_NAME as JOURNAL

@@ -1,4 +1,4 @@
-"""The option ``--command-config``: how the clients of a load connect, and as whom, as Kafka's own tools are told."""
+"""The option ``--command-config``: how a command's clients connect, and as whom, as Kafka's own tools are told."""
 
 from __future__ import annotations
 
