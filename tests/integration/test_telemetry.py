@@ -9,14 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import sqlite3
 import struct
 import threading
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +29,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.telemetry.events import EVENTS, problem
 from minikafka.telemetry.metric import COUNTER, GAUGE, HISTOGRAM, Metric
 from minikafka.telemetry.metrics import BUILD_INFO, COMPONENT_FAILED, ELECTIONS, LOG_DIR_SIZE, METRICS
+from minikafka_chaos.record.observe import parse_metrics
 
 from tests.interop.raw_client import (
     PartitionInfo,
@@ -63,17 +62,6 @@ CLUSTER_CONFIG = {
 }
 
 
-SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
-LABEL = re.compile(r'(\w+)="([^"]*)"')
-"""No value of a label here has a quotation mark; tests/unit/telemetry/test_metrics.py reads pages with Prometheus's own parser,
-which is slow."""
-
-
-@cache
-def labels_of(text: str) -> Labels:
-    return tuple(sorted(LABEL.findall(text)))
-
-
 class Witness:
     """All values that the pages of a cluster's brokers showed, by sample, broker and labels."""
 
@@ -93,8 +81,8 @@ class Witness:
                     page = answer.read().decode()
             except OSError:  # down, or paused
                 continue
-            for name, labels, value in SAMPLE.findall(page):
-                self.values[name][broker.id, labels_of(labels)].append(float(value))
+            for name, labels, value in parse_metrics(page):
+                self.values[name][broker.id, tuple(sorted(labels.items()))].append(value)
 
     def latest(self, name: str, broker: int, **labels: str) -> float:
         """The value of now; 0 for what a page does not have yet."""
