@@ -19,6 +19,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[1]
 REPOSITORY = "https://github.com/minikafka/minikafka"
 INDEX = "docs/README.md"
+TOP = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 SHOWN = (".md", ".png", ".svg", "tools/site.css")
 FENCED = re.compile(r"^(```.*?^```)", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s:]+)(#[^)\s]*)?\)")
@@ -33,7 +34,7 @@ def anchor(heading: str, _separator: str) -> str:
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Order the pages as the index of the documentation does."""
     config.nav = [
-        {"MiniKafka": ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/STATUS.md"]},
+        {"MiniKafka": [*TOP, "docs/STATUS.md"]},
         *_rooms(),
         {"More": _rest()},
     ]
@@ -59,8 +60,7 @@ def _rooms() -> list[dict[str, list[str]]]:
 
 
 def _rest() -> list[str]:
-    tops = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md")
-    rest = [file for file in _tracked() if file.endswith(".md") and not file.startswith("docs/") and file not in tops]
+    rest = [file for file in _tracked() if file.endswith(".md") and not file.startswith("docs/") and file not in TOP]
     return [INDEX, *rest]
 
 
