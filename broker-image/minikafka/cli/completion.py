@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-from typing import cast
 
-from minikafka.cli.main import OFFERED, SubcommandModule
+from minikafka.cli.main import OFFERED, module_of
 from minikafka.command import exits
 from minikafka.command.parser import Parser
 
@@ -34,7 +32,7 @@ def command_line() -> Parser:
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
     for name, subcommand in OFFERED.items():
         try:
-            module = cast("SubcommandModule", importlib.import_module(subcommand.module))
+            module = module_of(subcommand)
         except ModuleNotFoundError:
             continue
         parser = commands.add_parser(name, help=subcommand.summary, description=subcommand.summary)

@@ -223,7 +223,7 @@ def _dispatch(arguments: list[str]) -> int:
     subcommand = SUBCOMMANDS[first]
     try:
         args = parser_of(first).parse_args(arguments[1:])
-        return _module(subcommand).run(args)
+        return module_of(subcommand).run(args)
     except ModuleNotFoundError as error:  # at the top of the module, or where it imports what it needs only now
         package, _, module_of_ours = (error.name or "").partition(".")
         if subcommand.extra is None or (module_of_ours and package.startswith("minikafka")):
@@ -232,7 +232,8 @@ def _dispatch(arguments: list[str]) -> int:
         raise exits.bad_input(f"needs the extra {extra!r}: pip install 'minikafka[{extra}]' ({error})") from error
 
 
-def _module(subcommand: Subcommand) -> SubcommandModule:
+def module_of(subcommand: Subcommand) -> SubcommandModule:
+    """Import the module of a subcommand. Raises ModuleNotFoundError where what it needs is not installed."""
     return cast("SubcommandModule", importlib.import_module(subcommand.module))
 
 
@@ -244,7 +245,7 @@ def parser_of(name: str) -> Parser:
         description=subcommand.summary[0].upper() + subcommand.summary[1:] + ".",
         example=subcommand.example,
     )
-    _module(subcommand).add_arguments(parser)
+    module_of(subcommand).add_arguments(parser)
     return parser
 
 

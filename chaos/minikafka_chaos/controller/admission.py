@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from minikafka_chaos.controller import credentials
 from minikafka_chaos.controller.budget import cluster_refusal, story_refusal
+from minikafka_chaos.controller.job_state import belongs
 from minikafka_chaos.controller.jobs import JobSettings, existing_cluster, is_made_from, labels, owner, runs_claim
 from minikafka_chaos.controller.kinds import EXPERIMENT, Object, own_cluster_name
 from minikafka_chaos.controller.prometheus_urls import refusal as urls_refusal
@@ -237,9 +238,7 @@ def _with_user(experiment: Object, there: Surroundings, answer: Admission) -> Ad
 
     if user is None:
         return wait("not there yet", make_user=wanted)
-    if not any(
-        one.get("uid") == experiment["metadata"]["uid"] for one in user["metadata"].get("ownerReferences") or ()
-    ):
+    if not belongs(user, experiment):
         if deleting(user) or _of_experiment(user):
             return wait("one of an earlier experiment has to go first")
         says = f"there is a MiniKafkaUser {name} that is not this experiment's; rename one of them"

@@ -49,7 +49,7 @@ def test_a_command_whose_extra_is_missing_is_left_out(monkeypatch: pytest.Monkey
         return imported(module)
 
     imported = importlib.import_module
-    monkeypatch.setattr(completion.importlib, "import_module", without_spark)
+    monkeypatch.setattr(entry.importlib, "import_module", without_spark)
     with pytest.raises(entry.CommandError, match="invalid choice: 'analyze'"):
         completion.command_line().parse_args(["analyze", "--help"])
     assert completion.command_line().parse_args(["status"]).command == "status"
