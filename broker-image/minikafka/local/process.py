@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _EXEC_TIMEOUT = 5.0
+_END_TIMEOUT = 10.0
 
 STOPPED = ("T", "t")
 """States of a process that SIGSTOP, or a debugger, holds."""
@@ -105,18 +106,23 @@ def spawn(argv: Sequence[str], log_path: Path, lifeline: int | None = None) -> P
 
 
 def open_verified(identity: ProcessIdentity, argument: str) -> ProcessHandle | None:
-    """The process, when it still runs, started when the identity says, and has ``argument`` in its command line."""
+    """The process, when it still runs, started when the identity says, and has ``argument`` in its command line.
+
+    One that is ending is waited for: its first thread has ended, or has no command line any more, while others, until they end,
+    too, hold its files and ports, which whoever starts another in its place will want.
+    """
     try:
         pidfd = os.pidfd_open(identity.pid)
     except (OSError, OverflowError):  # no such process, or not the number of any
         return None
     # From here on the pidfd pins the process; what /proc says now is about it, or it has ended and every look fails.
-    if (
-        state(identity.pid) not in (None, "Z", "X")
-        and start_ticks(identity.pid) == identity.start_ticks
-        and argument in command_line(identity.pid)
-    ):
-        return ProcessHandle(identity, pidfd)
+    handle = ProcessHandle(identity, pidfd)
+    if start_ticks(identity.pid) == identity.start_ticks:
+        arguments = command_line(identity.pid)
+        if argument in arguments and state(identity.pid) not in (None, "Z", "X"):
+            return handle
+        if not arguments:
+            handle.wait(_END_TIMEOUT)
     os.close(pidfd)
     return None
 
