@@ -15,9 +15,9 @@ from pathlib import PurePath
 import pytest
 from hypothesis import settings
 
-SHARED_BY_ALL = ("spark", "bootstrap", "shared_cluster")
-"""Fixtures that all tests of a run share, of whatever file: one Spark session, a cluster for other people's clients and one
-for ours."""
+SHARED_BY_ALL = {"spark": "spark", "demo_run": "spark", "bootstrap": "bootstrap", "shared_cluster": "shared_cluster"}
+"""Fixtures that all tests of a run share, of whatever file, and the group of those tests: one Spark session and the run of a
+demo that it analyses, a cluster for other people's clients and one for ours."""
 
 SHARED_BY_FILE = frozenset({"base", "cluster", "partition_dirs", "secured", "store", "used", "witness"})
 """Fixtures that tests of a file share because they are slow to make."""
@@ -71,9 +71,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _shared(item: pytest.Item) -> str | None:
     """The group of an item: the fixture that all share; its file, if it needs something costly or costs little."""
     names = getattr(item, "fixturenames", ())
-    for name in SHARED_BY_ALL:
+    for name, group in SHARED_BY_ALL.items():
         if name in names:
-            return name
+            return group
     definitions: dict[str, Sequence[pytest.FixtureDef[object]]] = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009
     shared = any(name in SHARED_BY_FILE and definitions[name][-1].scope != "function" for name in definitions)
     file = item.nodeid.partition("::")[0]

@@ -31,6 +31,7 @@ from minikafka_chaos.record.observe import ReplicaStatus, scrape_status
 from minikafka_chaos.record.replica_logs import ReplicaLog, read_replica_log
 
 from tests.forms import in_full
+from tests.waiting import until_now
 
 WHERE = TopicPartition("torn", 0)
 FAR = 600
@@ -62,9 +63,13 @@ class Kubelet:
 
     def stop(self) -> None:
         self._stopping = True
-        for number in (signal.SIGKILL, signal.SIGCONT):
+        until_now(self._has_ended, what="the thread that starts brokers has ended", seconds=SECONDS_MAX)
+
+    def _has_ended(self) -> bool:
+        for number in (signal.SIGKILL, signal.SIGCONT):  # of the last one, which may have been starting a moment ago
             self.started[-1].send_signal(number)
-        self._thread.join(SECONDS_MAX)
+        self._thread.join(0.1)
+        return not self._thread.is_alive()
 
 
 def answer(line: str) -> dict[str, Any]:

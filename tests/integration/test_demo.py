@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
-import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
-from minikafka_analytics.commands import prewarm_worker
 
-from tests.spark import java, spark
+from tests.demo import DEMO_DEADLINE_S, Demo, demo, demo_run, demonstrated
+from tests.spark import java
 from tests.waiting import until_now
 
-__all__ = ["java", "spark"]
+__all__ = ["demo_run", "java"]
 
 pytestmark = pytest.mark.timeout(1800)
 
-DEMO_DEADLINE_S = 600.0
 TEARDOWN_DEADLINE_S = 180.0
 SPARK_DEADLINE_S = 400.0  # on a machine that is busy with other tests
-
-
-def demo(*arguments: str) -> list[str]:
-    return [sys.executable, "-P", "-m", "minikafka.cli", "demo", *arguments]
 
 
 def brokers_below(folder: Path) -> list[int]:
@@ -62,13 +50,13 @@ def runs(tmp_path: Path) -> Iterator[Path]:
     assert left == []
 
 
-def check_verdict(verdict: dict[str, Any]) -> Path:
-    """Nothing is lost, and everything is on record; the run's folder."""
+def check_verdict(told: Demo) -> None:
+    """Nothing is lost, and everything is on record."""
+    verdict, directory = told.verdict, told.folder
     assert verdict["verdict"] == "Passed"
     assert verdict["counts"]["lost"] == verdict["counts"]["divergent"] == 0
     assert verdict["counts"]["replicas_compared"] == 9
     assert verdict["counts"]["acknowledged"] > 1000
-    directory = Path(verdict["run"])
     journal = [json.loads(line) for line in (directory / "journal.jsonl").read_text().splitlines()]
     faults = [line["fault"] for line in journal if line["kind"] == "action" and line["phase"] == "begin"]
     assert faults == ["Kill", "Start", "PowerLoss", "Start", "Heal"]
@@ -77,78 +65,31 @@ def check_verdict(verdict: dict[str, Any]) -> Path:
     assert {sample["broker"] for sample in samples} == {0, 1, 2}
     assert any("error" in sample for sample in samples)  # a dead broker answers no scrape, and that is on record
     assert not (directory / "cluster").exists()
-    return directory
 
 
 @pytest.mark.full
 def test_the_demo_passes_twice(runs: Path) -> None:
     for number in (1, 2):
-        done = subprocess.run(
-            demo("--json", "--no-report", "--seconds", "8", "--seed", str(number), "--out", str(runs)),
-            capture_output=True,
-            text=True,
-            timeout=DEMO_DEADLINE_S,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        check_verdict(json.loads(done.stdout))
+        check_verdict(demonstrated(runs, "--no-report", "--seed", str(number)))
     assert len(list(runs.iterdir())) == 2
 
 
-RELAY = """
-import socket, sys
-with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as peer:
-    peer.sendall(f"{sys.argv[2]}\\n{sys.stdin.readline()}".encode())
-    print(peer.makefile().readline(), end="", flush=True)
-"""
-RELAYED = """
-import sys
-from minikafka.cli.main import main
-from minikafka_analytics.commands.prewarm import PrewarmedAnalysis
-PrewarmedAnalysis.__init__.__defaults__ = ((sys.executable, "-c", *sys.argv[1:3]),)
-del sys.argv[1:3]
-sys.exit(main())
-"""
-
-
-def test_a_demo_is_judged_twice(runs: Path, spark: object) -> None:
-    """The process of its analysis hands its order on to this one, whose JVM is warm; with a JVM of its own: below."""
-    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as beside:
-        relayed = [RELAYED, RELAY, str(server.getsockname()[1])]
-        told = beside.submit(judged_twice, [sys.executable, "-P", "-c", *relayed, *demo()[4:]], runs)
-        told.add_done_callback(
-            lambda _: server.shutdown(socket.SHUT_RDWR)
-        )  # a demo that asks nothing is not waited for
-        with suppress(OSError), server.accept()[0] as peer:
-            size, asked = islice(peer.makefile("rb"), 2)
-            order = prewarm_worker.Order(io.BytesIO(asked), lambda: None, lambda: None)
-            assert order.wait(SPARK_DEADLINE_S)
-            peer.sendall(json.dumps(prewarm_worker.answer_to(order, int(size))).encode() + b"\n")
-        told.result()
+def test_a_demo_is_judged(demo_run: Demo) -> None:
+    """What Spark finds in its run: tests/unit/analytics/test_analysis.py."""
+    check_verdict(demo_run)
+    assert started_for(demo_run.runs) == [], "of whom the demo started, and who has its environment"
 
 
 @pytest.mark.full
-def test_a_demo_leaves_no_jvm(runs: Path, java: None) -> None:
-    judged_twice(demo(), runs)
-
-
-def judged_twice(command: list[str], runs: Path) -> None:
-    """Runs a demo that has its report made: both judges agree, and whatever it started is gone."""
-    done = subprocess.run(
-        [*command, "--json", "--seconds", "8", "--out", str(runs)],
-        capture_output=True,
-        text=True,
-        timeout=DEMO_DEADLINE_S + SPARK_DEADLINE_S,
-        env={**os.environ, "MINIKAFKA_TEST_OF": str(runs)},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    verdict = json.loads(done.stdout)
-    assert verdict["judges_differ"] is None
-    directory = check_verdict(verdict)
-    assert "brokers are down" in done.stderr and "analysed with Spark in" in done.stderr, "all that was told is told"
-    report = json.loads((directory / "report.json").read_text())
+def test_a_demo_is_judged_twice_and_leaves_no_jvm(runs: Path, java: None) -> None:
+    told = demonstrated(runs, seconds=DEMO_DEADLINE_S + SPARK_DEADLINE_S)
+    assert told.verdict["judges_differ"] is None
+    check_verdict(told)
+    assert "brokers are down" in told.stderr and "analysed with Spark in" in told.stderr, "all that was told is told"
+    report = json.loads((told.folder / "report.json").read_text())
     assert report["runs"][0]["verdict"]["agree"] is True
-    assert report["runs"][0]["counts"]["acknowledged"] == verdict["counts"]["acknowledged"]
-    assert started_for(runs) == [], "of whom the demo started, and who has its environment"
+    assert report["runs"][0]["counts"]["acknowledged"] == told.verdict["counts"]["acknowledged"]
+    assert started_for(runs) == []
 
 
 @pytest.mark.full

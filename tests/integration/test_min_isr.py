@@ -48,6 +48,7 @@ def eligible(make_cluster: Callable[..., LocalCluster], call_cli: RunCli, until:
     return cluster
 
 
+@pytest.mark.full
 def test_what_the_last_member_commits_alone_is_not_cut_off(
     eligible: LocalCluster, call_cli: RunCli, until: Until
 ) -> None:

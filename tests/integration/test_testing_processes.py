@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 from minikafka.local import process
 from minikafka.testing import MiniKafkaCluster, Outcome
@@ -37,6 +38,7 @@ def test_a_real_kill_and_a_real_power_loss_are_judged(tmp_path: Path) -> None:
     assert verdict.problems == []
 
 
+@pytest.mark.full
 def test_nothing_is_left_of_a_program_that_was_killed(tmp_path: Path) -> None:
     """Not even a broker that stood still, and so could notice nothing."""
     with subprocess.Popen(

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from minikafka.local.process import has_stopped, state
 
+from tests.forms import in_full
 from tests.waiting import until_now
 
 
-@pytest.mark.parametrize("end", ["standard input ends", "it is killed"])
+@pytest.mark.parametrize("end", ["it is killed", *in_full(["standard input ends"])])
 def test_it_ends_with_the_program_that_holds_its_standard_input(end: str) -> None:
     """And so do its brokers, one of which hangs; of the former nothing is left, of the latter its files."""
     options = ("--while-stdin", "--base-port", "0", "--control", "0", "--brokers", "2", "--json", "--timeout", "300")

@@ -99,7 +99,13 @@ def _fetch(folder: Path, pom: Path = POM) -> None:
             *(maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"),
             *("-DincludeScope=runtime", f"-DoutputDirectory={scratch}"),
         ]
-        fetched = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX, check=False)
+        environment = {
+            "MAVEN_OPTS": " ".join(SHORT_LIVED),
+            **os.environ,
+        }  # half of Maven's processor time is its compiler's
+        fetched = subprocess.run(
+            command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX, check=False, env=environment
+        )
         if fetched.returncode:
             raise KafkaJarsMissing(f"{' '.join(command)} failed: {(fetched.stdout + fetched.stderr)[-600:]}")
         try:

@@ -254,6 +254,7 @@ def test_our_own_commands_say_why(users: Secured, capfd: pytest.CaptureFixture[s
 # -- Kafka's own tools -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("kafka_tools")
 def test_kafkas_own_tools(users: Secured, topic: str) -> None:
     """kafka-configs makes a user; the console tools use it over TLS, with key and trust stores in PEM."""

@@ -22,8 +22,11 @@ from minikafka_simulator.ground.ground import SimulationGround
 SEEDS = range(1, 1 + int(os.environ.get("MINIKAFKA_TEST_SEEDS", "1")))
 LOADS = ("demo", "kill-leader", "soak")
 """These expect nothing beyond Passed; tests/simulation/test_ground.py tries them."""
-LONG = ("controller-dies-electing", "coordinator-dies-rebalancing", "disk-full", "minority-partition", "rack-loss")
-"""Two to three seconds of processor each; random schedules have such faults, too, so that `make full` is soon enough."""
+LONG = (
+    *("controller-dies-electing", "coordinator-dies-rebalancing", "disk-full", "minority-partition", "poison-record"),
+    *("rack-loss", "rolling-restart", "stuck-follower"),
+)
+"""One to three seconds of processor each; random schedules have such faults, and unit tests dead letters: for `make full`."""
 MADE = {name for names in NAMES.values() for name in names}
 NAMES = [name for name in library.names() if name not in (*LOADS, *MADE)]
 

@@ -48,6 +48,7 @@ def test_all_of_two_of_three_loses_nothing_while_one_has_power(durability: Matri
         assert trial.acknowledged > 300
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("cell", "faults"),
     [

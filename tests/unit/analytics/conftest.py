@@ -15,9 +15,10 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode does not make s
 
 from synthetic_run import Expected, write_run
 
+from tests.demo import Demo, demo_run
 from tests.spark import java, spark
 
-__all__ = ["java", "spark"]
+__all__ = ["demo_run", "java", "spark"]
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "good": {},
@@ -59,7 +60,7 @@ def hold_to_schema(report: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Analysed:
-    """The report of all variants, what their generator knows, and where everything lies."""
+    """The report of all variants and of a demo, what is known of them, and where everything lies."""
 
     report: dict[str, Any]
     expected: dict[str, Expected]
@@ -67,16 +68,17 @@ class Analysed:
     points: Mapping[str, Any]
     """What the page's plots were drawn of, by run."""
     parquet: Path
+    demo: Demo
 
     def run(self, name: str) -> dict[str, Any]:
-        """The part of the report about one variant."""
+        """The part of the report about one run."""
         found: dict[str, Any] = next(run for run in self.report["runs"] if run["id"] == name)
         return found
 
 
 @pytest.fixture(scope="session")
-def analysed(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Analysed:
-    """Every variant, analysed together."""
+def analysed(spark: object, demo_run: Demo, tmp_path_factory: pytest.TempPathFactory) -> Analysed:
+    """Every variant and the run of a demo, analysed together."""
     from minikafka_analytics import analyze as analyze_module
 
     drawn: list[Mapping[str, Any]] = []
@@ -93,6 +95,6 @@ def analysed(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Analyse
             (root / name / file).unlink()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(analyze_module, "page", page)
-        paths = analyze_module.analyze([root / name for name in VARIANTS], root / "comparison")
+        paths = analyze_module.analyze([*(root / name for name in VARIANTS), demo_run.folder], root / "comparison")
     report = json.loads(paths.json.read_text(encoding="utf-8"))
-    return Analysed(report, expected, paths.html.read_text(encoding="utf-8"), *drawn, paths.parquet)
+    return Analysed(report, expected, paths.html.read_text(encoding="utf-8"), *drawn, paths.parquet, demo_run)

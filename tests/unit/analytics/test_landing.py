@@ -70,6 +70,7 @@ def landed(landed_once: Path) -> Iterator[tuple[Path, Path]]:
     whole.rename(used)
 
 
+@pytest.mark.full
 def test_a_colon_and_a_letter_of_patterns_in_the_name_of_a_folder(spark: Any, run: Path, tmp_path: Path) -> None:
     """HADOOP-14217: where Hadoop looks for patterns it takes what stands before a colon for a scheme."""
     dated = run.rename(run.with_name("run [1] 19:32"))

@@ -22,8 +22,6 @@ from minikafka_analytics.storage import stores
 from minikafka_analytics.storage.stores import Place, StoreFailed, StorePath, place
 from synthetic_run import write_run
 
-from tests.forms import in_full
-
 pytestmark = pytest.mark.timeout(900)
 
 SEND = {"process": 1, "op": "send", "type": "invoke", "topic": "t", "partition": 0, "value": "a"}
@@ -147,7 +145,8 @@ def test_only_what_has_changed_is_landed_anew_in_a_store(spark: Any, run: Path, 
     assert len(list((tmp_path / "out" / "events").rglob("*.parquet"))) == 1
 
 
-@pytest.mark.parametrize("moment", ["before the manifest", *in_full(["writing", "removing"])])
+@pytest.mark.full
+@pytest.mark.parametrize("moment", ["before the manifest", "writing", "removing"])
 def test_who_dies_while_landing_in_a_store_leaves_nothing_that_counts(
     spark: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
