@@ -52,7 +52,7 @@ adversary: venv ## plant bugs into a copy, one at a time: which suite notices? A
 	@$(RUN) -m tests.adversary $(ARGS)
 
 apiserver: venv ## the cluster store and the operator on a real Kubernetes API server (built the first time: minutes); ARGS=--full for all
-	@MINIKAFKA_E2E_BIN=$$(tests/e2e/cluster/binaries) $(RUN) -m pytest -q -s -n 3 --dist loadfile --durations 5 --timeout 1200 tests/apiserver $(ARGS)
+	@MINIKAFKA_E2E_BIN=$$(tests/e2e/cluster/binaries) $(RUN) -m pytest -q -s -n 3 --dist loadscope --durations 5 --timeout 1200 tests/apiserver $(ARGS)
 
 e2e: venv ## the short form of the tests on a kind cluster; makes engine, cluster and images itself (root on Debian)
 	@tools/e2e $(ARGS)

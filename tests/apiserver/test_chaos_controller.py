@@ -317,6 +317,7 @@ def test_refused_with_the_reason(lab: Lab) -> None:
     assert lab.find("jobs", "nowhere-run") is None
 
 
+@pytest.mark.full
 def test_deleted_while_a_fault_is_on_and_the_controller_dies(lab: Lab) -> None:
     """No agent answers here, so the fault has to expire; then the object goes, with a controller that was killed meanwhile."""
     lab.create("goes")
@@ -446,6 +447,7 @@ def test_topics_that_it_made_go_and_others_stay(lab: Lab) -> None:
     lab.plane.request("DELETE", lab.url("minikafkatopics", "audit"))
 
 
+@pytest.mark.full
 def test_a_schedule_makes_experiments(lab: Lab) -> None:
     template = {"name": "nowhere", "spec": {**SPEC, "clusterRef": {"name": "nowhere"}}}
     spec = {"interval": {"seconds": 10}, "failedHistoryLimit": 1, "templates": [template]}

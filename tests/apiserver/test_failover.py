@@ -171,6 +171,7 @@ def test_the_controller_dies_with_a_leader(long_session: Scene) -> None:
     assert producer.lost(scene.brokers.bootstrap) == set()
 
 
+@pytest.mark.full
 def test_the_api_server_is_away(scene: Scene) -> None:
     """30 seconds without an API server: producing to settled leaders goes on, nobody is fenced, all works afterwards."""
     plane, brokers, seconds = scene.plane, scene.brokers, 30.0
