@@ -167,6 +167,7 @@ def damaged(position: int, form: str, value: int, fix: bool = True) -> bytearray
         (damaged(8, ">i", -70), CorruptBatch),
         (damaged(23, ">i", -1), CorruptBatch),
         (damaged(0, ">q", 1), CorruptBatch),
+        (damaged(0, ">q", 2**62), CorruptBatch),
     ],
 )
 def test_damaged_batches_are_refused_and_nothing_is_appended(data: bytearray, error: type[Exception]) -> None:
