@@ -386,9 +386,9 @@ def _op(fields: Any, where: str) -> Op:
     if not isinstance(fields, dict):
         raise HistoryError(f"{where}: a history line is a JSON object")
     op, kind = fields.get("op"), fields.get("type")
-    if op not in OPS:
+    if not isinstance(op, str) or op not in OPS:
         raise HistoryError(f"{where}: op is {op!r}, allowed: {', '.join(sorted(OPS))}")
-    if kind not in TYPES:
+    if not isinstance(kind, str) or kind not in TYPES:
         raise HistoryError(f"{where}: type is {kind!r}, allowed: {', '.join(sorted(TYPES))}")
     time, process = fields.get("time"), fields.get("process")
     if not is_time(time) or not is_int(process, 2**63):

@@ -102,6 +102,8 @@ def test_a_cut_off_last_line_is_left_out(tmp_path: Path) -> None:
         ("[]\n", "JSON object"),
         ('{"time":1,"process":1,"op":"jump","type":"ok"}\n', "op is 'jump'"),
         ('{"time":1,"process":1,"op":"send","type":"maybe"}\n', "type is 'maybe'"),
+        ('{"time":1,"process":1,"op":{},"type":"ok"}\n', "op is {}"),
+        ('{"time":1,"process":1,"op":"send","type":[]}\n', "type is []"),
         ('{"time":"noon","process":1,"op":"poll","type":"ok"}\n', "time must be a number"),
         ('{"time":1,"process":1,"op":"poll","type":"ok","offset":"7"}\n', "offset must be an integer"),
         ('{"time":1,"process":1,"op":"poll","type":"ok","topic":7}\n', "topic must be a string"),
