@@ -266,9 +266,13 @@ TIME_MAX = 1e11
 """Unix seconds, up to the year 5138: milliseconds are no time of a run."""
 
 _TEXT = rb'(?:null|"[^"\\\x00-\x1f\x7f-\xff]*")'
-_NUMBER = rb"(?:null|0|[1-9][0-9]{0,8})"
+_DIGITS = rb"(?:0|[1-9][0-9]{0,8})"
+"""Of a number of JSON, which does not begin with a 0."""
+_NUMBER = rb"(?:null|" + _DIGITS + rb")"
 _PLAIN = re.compile(
-    rb'\{"time":[0-9]{1,10}\.[0-9]+,"process":-?[0-9]{1,9},"op":"([a-z_]+)","type":"([a-z]+)","topic":'
+    rb'\{"time":(?:0|[1-9][0-9]{0,9})\.[0-9]+,"process":-?'
+    + _DIGITS
+    + rb',"op":"([a-z_]+)","type":"([a-z]+)","topic":'
     + _TEXT
     + rb',"partition":'
     + _NUMBER
@@ -278,7 +282,13 @@ _PLAIN = re.compile(
     + _TEXT
     + rb',"error":'
     + _TEXT
-    + rb'(?:,"leader_epoch":-?[0-9]{1,9})?(?:,"batch":[0-9]{1,9})?,"seq":[0-9]{1,9}\}\n'
+    + rb'(?:,"leader_epoch":-?'
+    + _DIGITS
+    + rb')?(?:,"batch":'
+    + _DIGITS
+    + rb')?,"seq":'
+    + _DIGITS
+    + rb"\}\n"
 )
 """A line as `Op.line` writes nearly all of them: fields in order, no escapes, no settings. It needs no parser to be checked."""
 

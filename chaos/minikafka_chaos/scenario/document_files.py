@@ -93,7 +93,7 @@ class _Constructor(yaml.constructor.SafeConstructor):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
-            return super().construct_object(node, deep)  # type: ignore[no-untyped-call]
+            return super().construct_object(node, deep)
         except (AttributeError, KeyError, ValueError) as error:
             kind = node.tag.rpartition(":")[2]
             problem = f"{str(node.value)[:VALUE_SHOWN]!r} is no {kind}"

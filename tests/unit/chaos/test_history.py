@@ -113,6 +113,11 @@ def test_a_cut_off_last_line_is_left_out(tmp_path: Path) -> None:
         (Op(1.0, 1, POLL, OK, "t", 0, None, "v", batch=1, seq=1).line() + "\n", "poll of type ok needs its offset"),
         (Op(1.0, 1, POLL, OK, "t", 0, -1, "v", batch=1, seq=1).line() + "\n", "offset must not be negative"),
         (Op(1.0, 1, "jump", OK, "t", 0, 1, "v", batch=1, seq=1).line() + "\n", "op is 'jump'"),
+        (Op(1.0, 1, POLL, OK, "t", 0, 1, "v", batch=1, seq=1).line()[:-2] + "01}\n", "not a JSON line"),
+        (
+            Op(1.0, 1, POLL, OK, "t", 0, 1, "v", batch=1, seq=1).line().replace(":1.0", ":01.0") + "\n",
+            "not a JSON line",
+        ),
         (Op(1e12, 1, POLL, OK, "t", 0, 1, "v", batch=1, seq=1).line() + "\n", "time must be a number"),
     ],
 )
