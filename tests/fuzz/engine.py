@@ -36,20 +36,26 @@ def main() -> None:
         (Path(folder) / "words").write_text("".join(words))
         limits.append(f"-dict={folder}/words")
     atheris.Setup(
-        ["fuzz", *limits, "-print_final_stats=1", *options, str(corpus)], _until(float(seconds), target.check)
+        ["fuzz", *limits, "-print_final_stats=1", *options, str(corpus)],
+        _until(float(seconds), target.check, Path(folder) / "found/raised"),
     )
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (mapped + ADDRESS_SPACE_MORE,) * 2)
     atheris.Fuzz()
 
 
-def _until(seconds: float, check: Callable[[bytes], None]) -> Callable[[bytes], None]:
+def _until(seconds: float, check: Callable[[bytes], None], raised: Path) -> Callable[[bytes], None]:
     """Ask libFuzzer to end once the processor time is used up: its own limit is of a clock that runs while others have the
-    processor."""
+    processor. An input that raises is written to a file at once, whatever becomes of the process afterwards.
+    """
     until = time.process_time() + seconds
 
     def checked(data: bytes) -> None:
-        check(data)
+        try:
+            check(data)
+        except BaseException:
+            raised.write_bytes(data)
+            raise
         if time.process_time() > until:
             os.kill(os.getpid(), signal.SIGUSR1)
 

@@ -65,7 +65,6 @@ class Brokers:
 
     def __init__(self) -> None:
         self.cluster = MiniKafkaCluster(BROKERS, SETTINGS, in_process=True)
-        atexit.register(self.cluster.close)
         self.watch = _Watch()
         for thread in self.cluster.ground._threads.values():  # type: ignore[union-attr]
             assert thread._broker is not None
@@ -96,7 +95,18 @@ class Brokers:
 
 @cache
 def brokers() -> Brokers:
+    """The ones of this process, which start at the first call."""
     return Brokers()
+
+
+def end_brokers() -> None:
+    """End them, if they have been started."""
+    if brokers.cache_info().currsize:
+        brokers().cluster.close()
+        brokers.cache_clear()
+
+
+atexit.register(end_brokers)
 
 
 @cache
