@@ -5,7 +5,7 @@ RUN := .venv/bin/python
 .DEFAULT_GOAL := help
 
 .PHONY: help demo venv test quick full bill adversary apiserver e2e e2e-full e2e-nodes kind kind-down check bench bench-judging bench-spark simulated judged-runs judges format docs
-.PHONY: constraints clean scenarios compare examples spec site
+.PHONY: constraints clean scenarios compare examples spec site fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -75,6 +75,10 @@ check: venv ## format, lint, types, import contracts, generated files
 compare: venv ## ask Apache Kafka and MiniKafka every API with odd input: a quarter of an hour; ARGS='--only Fetch' for some
 	@tools/system java maven
 	@$(RUN) -m tests.interop.compare_answers $(ARGS)
+
+fuzz: venv ## search for inputs that break a reader of others' bytes: half an hour; ARGS='--seconds 60 --target requests'
+	@tools/venv fuzz
+	@$(RUN) -m tests.fuzz $(ARGS)
 
 bench: venv ## side by side with Apache Kafka on this machine; ARGS=--full for the long form
 	@tools/system java maven

@@ -9,6 +9,7 @@ from minikafka.config.keys import ConfigError
 _SEPARATOR = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])*)\s*[=:]?\s*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 _VARIABLE = re.compile(r"\$\{env:([^}]*)\}")
+_HALVES = re.compile("[\ud800-\udfff]")
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -17,6 +18,14 @@ def _unescape(match: re.Match[str]) -> str:
     if len(escaped) == 5:
         return chr(int(escaped[1:], 16))
     return _CONTROL.get(escaped, escaped)
+
+
+def _unescaped(text: str) -> str:
+    """Characters beyond 16 bits are escaped as two halves; half a one is no text, and is replaced."""
+    text = _ESCAPE.sub(_unescape, text)
+    if _HALVES.search(text):
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -35,7 +44,7 @@ def parse_properties(text: str) -> dict[str, str]:
         pending = ""
         match = _SEPARATOR.fullmatch(line)
         assert match is not None, "every part of the pattern may be empty"
-        found[_ESCAPE.sub(_unescape, match["key"])] = _ESCAPE.sub(_unescape, match["value"]).strip()
+        found[_unescaped(match["key"])] = _unescaped(match["value"]).strip()
     return found
 
 

@@ -14,15 +14,25 @@ from typing import NamedTuple
 
 from minikafka.log.errors import MalformedCheckpoint
 from minikafka.log.filesystem import FileSystem
+from minikafka.protocol.records import OFFSET_MAX
 from minikafka.protocol.types import TopicPartition
 
 CHECKPOINT_VERSION = "0"
+DIGITS_MAX = 20
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 REPLICATION_OFFSETS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
+
+
+def parse_whole_number(text: str) -> int | None:
+    """Read digits that make a number, at most 20 of them; None where they are something else.
+
+    `str.isdigit` and `int` take digits of other scripts, `isdigit` such as `int` does not, and neither has a limit.
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX else None
 
 
 def format_checkpoint(rows: Iterable[Iterable[object]]) -> bytes:
@@ -42,10 +52,11 @@ def parse_checkpoint(data: bytes, columns: int, path: str) -> list[list[str]]:
         raise MalformedCheckpoint(f"{path}: not a text file") from None
     if lines[0] != CHECKPOINT_VERSION:
         raise MalformedCheckpoint(f"{path}:1: version {lines[0]!r}, only {CHECKPOINT_VERSION} is known")
-    if len(lines) < 2 or not lines[1].isdigit():
+    count = parse_whole_number(lines[1]) if len(lines) > 1 else None
+    if count is None:
         raise MalformedCheckpoint(f"{path}:2: the number of entries is missing")
-    if lines[-1] != "" or len(lines) - 3 != int(lines[1]):
-        raise MalformedCheckpoint(f"{path}: {lines[1]} entries announced, {max(0, len(lines) - 3)} whole lines found")
+    if lines[-1] != "" or len(lines) - 3 != count:
+        raise MalformedCheckpoint(f"{path}: {count} entries announced, {max(0, len(lines) - 3)} whole lines found")
     rows = [line.split() for line in lines[2:-1]]
     for number, row in enumerate(rows, 3):
         if len(row) != columns:
@@ -64,10 +75,18 @@ def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
     offsets: dict[TopicPartition, int] = {}
     for topic, partition, offset in parse_checkpoint(data, 3, path):
         try:
-            offsets[TopicPartition(topic, int(partition))] = int(offset)
+            offsets[TopicPartition(topic, int(partition))] = _offset(offset)
         except ValueError:
-            raise MalformedCheckpoint(f"{path}: {topic} {partition} {offset}: not numbers") from None
+            raise MalformedCheckpoint(f"{path}: {topic} {partition} {offset}: not numbers, or too large") from None
     return offsets
+
+
+def _offset(text: str) -> int:
+    """Raise ValueError."""
+    offset = int(text)
+    if offset > OFFSET_MAX:
+        raise ValueError
+    return offset
 
 
 def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -100,10 +119,10 @@ def parse_meta_properties(data: bytes, path: str) -> MetaProperties:
         raise MalformedCheckpoint(f"{path}: version is {values.get('version')!r}, only 1 is known")
     if not values.get("cluster.id"):
         raise MalformedCheckpoint(f"{path}: cluster.id is missing")
-    node_id = values.get("node.id", "")
-    if not node_id.isdigit():
-        raise MalformedCheckpoint(f"{path}: node.id is {node_id!r}, a number is needed")
-    return MetaProperties(values["cluster.id"], int(node_id))
+    node_id = parse_whole_number(values.get("node.id", ""))
+    if node_id is None:
+        raise MalformedCheckpoint(f"{path}: node.id is {values.get('node.id', '')!r}, a number is needed")
+    return MetaProperties(values["cluster.id"], node_id)
 
 
 def encode_uuid(value: uuid.UUID) -> str:
@@ -140,5 +159,11 @@ def parse_clean_shutdown(data: bytes) -> int:
     too)."""
     try:
         return int(json.loads(data)["brokerEpoch"])
-    except (ValueError, KeyError, TypeError):
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+    ):  # Infinity is a number in JSON as Python has it
         return -1

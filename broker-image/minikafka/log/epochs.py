@@ -15,9 +15,10 @@ from typing import NamedTuple
 from minikafka.log.checkpoints import format_checkpoint, parse_checkpoint
 from minikafka.log.errors import MalformedCheckpoint
 from minikafka.log.filesystem import FileSystem
-from minikafka.protocol.records import BatchHeader
+from minikafka.protocol.records import OFFSET_MAX, BatchHeader
 
 UNDEFINED_EPOCH = -1
+EPOCH_MAX = 2**31 - 1
 UNDEFINED_OFFSET = -1
 CHECKPOINT_NAME = "leader-epoch-checkpoint"
 
@@ -70,8 +71,12 @@ class LeaderEpochCache:
                 epoch, start = int(fields[0]), int(fields[1])
             except ValueError:
                 raise MalformedCheckpoint(f"{cache._path}: {' '.join(fields)!r} is not EPOCH OFFSET") from None
-            if epoch < 0 or start < 0 or (cache._epochs and (epoch <= cache._epochs[-1] or start <= cache._starts[-1])):
-                raise MalformedCheckpoint(f"{cache._path}: entry ({epoch}, {start}) does not increase")
+            if (
+                not 0 <= epoch <= EPOCH_MAX
+                or not 0 <= start <= OFFSET_MAX
+                or (cache._epochs and (epoch <= cache._epochs[-1] or start <= cache._starts[-1]))
+            ):
+                raise MalformedCheckpoint(f"{cache._path}: entry ({epoch}, {start}) does not increase, or is too large")
             cache._epochs.append(epoch)
             cache._starts.append(start)
             cache.latest = epoch

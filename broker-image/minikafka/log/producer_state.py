@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from minikafka.log.checkpoints import parse_whole_number
 from minikafka.log.config import FOREVER
 from minikafka.log.errors import InvalidProducerEpoch, OutOfOrderSequence
 from minikafka.log.filesystem import FileSystem
@@ -25,6 +26,8 @@ from minikafka.protocol.records import (
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
     BatchHeader,
+    MalformedRecords,
+    Record,
     add_sequence,
     parse_records,
 )
@@ -180,7 +183,7 @@ class ProducerStateManager:
         if state.epoch != header.producer_epoch:
             state.epoch = header.producer_epoch
             state.batches.clear()
-        for marker in parse_records(batch):  # one; none after compaction
+        for marker in _markers(header, batch):
             if marker.value is not None and len(marker.value) >= _END_MARKER.size:
                 state.coordinator_epoch = _END_MARKER.unpack_from(marker.value)[1]
         state.transaction_first_offset = -1
@@ -275,10 +278,21 @@ class ProducerStateManager:
         """Offsets of those on disk, ascending."""
         names = self._fs.listdir(self._directory)
         return sorted(
-            int(stem)
-            for stem, dot, kind in (name.partition(".") for name in names)
-            if kind == "snapshot" and stem.isdigit()
+            offset
+            for stem, _, kind in (name.partition(".") for name in names)
+            if kind == "snapshot" and (offset := parse_whole_number(stem)) is not None
         )
+
+
+def _markers(header: BatchHeader, batch: bytes | memoryview) -> list[Record]:
+    """The records of a control batch: one, and none after compaction. Nor where they cannot be read: the batch is in the log, and
+    the log must be opened. No broker compresses them."""
+    if header.codec:
+        return []
+    try:
+        return list(parse_records(batch))
+    except MalformedRecords:
+        return []
 
 
 def encode_snapshot(producers: dict[int, ProducerState]) -> bytes:

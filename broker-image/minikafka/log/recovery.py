@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from crc32c import crc32c
 
 from minikafka.log.availability import FSYNC_FAILED
-from minikafka.log.checkpoints import PARTITION_METADATA
+from minikafka.log.checkpoints import PARTITION_METADATA, parse_whole_number
 from minikafka.log.config import LogConfig
 from minikafka.log.epochs import CHECKPOINT_NAME, LeaderEpochCache
 from minikafka.log.errors import CorruptBatch, DataDirRefused, MalformedCheckpoint
@@ -27,7 +27,7 @@ from minikafka.log.segments import SegmentList
 from minikafka.log.truncation import RESTART, forget_restart, interrupted_restart
 from minikafka.log.unflushed import parse_tail_name, restore_tails
 from minikafka.log.unflushed_volume import UnflushedVolume
-from minikafka.protocol.records import CRC_START
+from minikafka.protocol.records import CRC_START, OFFSET_MAX
 
 if TYPE_CHECKING:
     from minikafka.log.log import Log
@@ -40,7 +40,8 @@ LEFTOVER_SUFFIXES = (".tmp", ".deleted", ".cleaned")
 def parse_segment_name(name: str) -> tuple[int, str] | None:
     """(offset, kind) of a file that belongs to a segment, or None."""
     stem, _, kind = name.partition(".")
-    return (int(stem), kind) if len(stem) == 20 and stem.isdigit() and kind in LOG_FILE_KINDS else None
+    offset = parse_whole_number(stem) if len(stem) == 20 else None
+    return (offset, kind) if offset is not None and offset <= OFFSET_MAX and kind in LOG_FILE_KINDS else None
 
 
 class LoadedLog(NamedTuple):
@@ -282,6 +283,7 @@ class LogLoader:
             if (
                 crc32c(batch[CRC_START:]) != header.crc
                 or header.last_offset_delta < 0
+                or header.last_offset > OFFSET_MAX
                 or (base != segment.next_offset and not (self.config.compact and base > segment.next_offset))
                 or not self._epoch_fits(epoch, base, last_epoch)
             ):

@@ -18,6 +18,7 @@ from minikafka.log.errors import DataDirRefused
 from minikafka.log.filesystem import FileSystem
 from minikafka.log.producer_state import ProducerStateManager
 from minikafka.log.segments import Boundary, SegmentList
+from minikafka.protocol.records import OFFSET_MAX
 
 RESTART = "log-restart"
 """In the log's directory while it is to begin anew: the offset where, in digits."""
@@ -87,9 +88,12 @@ def interrupted_restart(fs: FileSystem, directory: str) -> int | None:
     if not fs.exists(path):
         return None
     try:
-        return int(fs.read_bytes(path))
+        offset = int(fs.read_bytes(path))
     except ValueError:
-        raise DataDirRefused(f"{path}: holds no offset; remove it to keep the log as it is") from None
+        offset = -1
+    if not 0 <= offset <= OFFSET_MAX:
+        raise DataDirRefused(f"{path}: holds no offset; remove it to keep the log as it is")
+    return offset
 
 
 def forget_restart(fs: FileSystem, directory: str) -> None:

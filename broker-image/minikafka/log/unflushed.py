@@ -18,6 +18,7 @@ import errno
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from minikafka.log.checkpoints import parse_whole_number
 from minikafka.log.errors import CopyRefused, FsyncFailed
 from minikafka.log.filesystem import Buffer, File, FileSystem
 from minikafka.log.unflushed_volume import PAGE_BYTES, UnflushedVolume
@@ -182,7 +183,8 @@ def _directory_of(prefix: str) -> str:
 def parse_tail_name(name: str) -> tuple[int, int] | None:
     """(base offset, start position) of a tail file's name, or None."""
     base, dot, start = name.partition(".log.")
-    return (int(base), int(start)) if dot and base.isdigit() and start.isdigit() else None
+    offset, position = parse_whole_number(base), parse_whole_number(start)
+    return None if not dot or offset is None or position is None else (offset, position)
 
 
 def is_tail_directory(fs: FileSystem, path: str) -> bool:

@@ -14,6 +14,7 @@ from minikafka.protocol.records import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC,
+    OFFSET_MAX,
     BatchHeader,
     Codec,
     RecordBatch,
@@ -114,6 +115,8 @@ def follower_batches(view: memoryview, fetch_leader_epoch: int) -> list[BatchHea
             _next_header(view, position)
         if base_offset < next_offset:
             raise CorruptBatch(f"offset {base_offset} after {next_offset - 1}")
+        if base_offset + last_delta > OFFSET_MAX:
+            raise CorruptBatch(f"offset {base_offset} is beyond all that a log may reach, {OFFSET_MAX}")
         headers.append(header)
         next_offset = base_offset + last_delta + 1
         position = after

@@ -1,8 +1,10 @@
-"""The counts of arrays in a request, held against the bytes that are there before *kio* reads them.
+"""The counts of arrays in a message, held against the bytes that are there before *kio* reads them.
 
 kio's compiled reader makes room for as many elements as an array says that it has: four bytes would have it ask for 34 GB, and
-where the system refuses them the process is aborted. No element takes less than a byte, so no sound request has more of them
+where the system refuses them the process is aborted. No element takes less than a byte, so no sound message has more of them
 than bytes.
+
+Nor does it refuse null where an array must be, which Kafka closes the connection for, and which no handler expects.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import cache
+from types import NoneType
 from typing import Any, get_args, get_origin
 
 from minikafka.protocol.wire import MalformedRequest, read_uvarint
@@ -21,7 +24,7 @@ struct.error where the bytes end."""
 
 SIZES = {
     "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "timedelta_i32": 4, "int64": 8, "timedelta_i64": 8, "float64": 8,
-    "uuid": 16,
+    "uuid": 16, "error_code": 2, "datetime_i64": 8,
 }  # fmt: skip
 OF_ANY_SIZE = ("string", "bytes", "records")
 _i8 = struct.Struct(">b").unpack_from
@@ -30,7 +33,10 @@ _i32 = struct.Struct(">i").unpack_from
 
 
 def check_counts(entity_type: Any, body: bytes) -> None:
-    """Raises MalformedRequest for an array that has more elements than the request has bytes. What ends early kio tells."""
+    """Raises MalformedRequest for an array with more elements than the message has bytes, or that is null where it may not be.
+
+    What ends early kio tells.
+    """
     try:
         _skip_struct(entity_type)(body, 0)
     except (IndexError, struct.error):
@@ -78,7 +84,7 @@ def _skip_field(field: Any, flexible: bool) -> Skip:
             return element if "tag" in field.metadata or inner is field.type else _nullable(element)
     else:
         element = _skip_primitive(field.metadata["kafka_type"], flexible)
-    return element if listed is None else _array(element, flexible)
+    return element if listed is None else _array(element, flexible, nullable=NoneType in parts)
 
 
 def _skip_primitive(kind: str, flexible: bool) -> Skip:
@@ -111,7 +117,7 @@ def _nullable(skip: Skip) -> Skip:
     return lambda body, position: position + 1 if _i8(body, position)[0] < 0 else skip(body, position + 1)
 
 
-def _array(element: Skip, flexible: bool) -> Skip:
+def _array(element: Skip, flexible: bool, *, nullable: bool) -> Skip:
     def skip(body: bytes, position: int) -> int:
         if flexible:
             count, position = read_uvarint(body, position)
@@ -120,6 +126,8 @@ def _array(element: Skip, flexible: bool) -> Skip:
             count, position = _i32(body, position)[0], position + 4
         if count > len(body) - position:
             raise MalformedRequest(f"an array of {count} elements in {len(body) - position} bytes")
+        if count < 0 and not nullable:
+            raise MalformedRequest("null where an array must be")
         for _ in range(count):
             position = element(body, position)
         return position

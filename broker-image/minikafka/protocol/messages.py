@@ -80,9 +80,7 @@ def decode_request(api_key: int, version: int, body: bytes) -> Entity:
     Raises:
         MalformedRequest: the bytes are not such a request.
     """
-    entity_type = request_type(api_key, version)
-    check_counts(entity_type, body)
-    return _decode(entity_type, body)
+    return _decode(request_type(api_key, version), body)
 
 
 def answer_body(api_key: int, version: int, frame: bytes) -> bytes:
@@ -104,6 +102,7 @@ def decode_response(api_key: int, version: int, body: bytes) -> Entity:
 
 
 def _decode(entity_type: Any, body: bytes) -> Entity:
+    check_counts(entity_type, body)
     try:
         entity, _ = _reader(entity_type)(body, 0)
     except Exception as error:  # kio raises a dozen kinds; each of them means: these bytes are not that message

@@ -59,6 +59,8 @@ CONTROL_FLAG = 0x20
 DELETE_HORIZON_FLAG = 0x40
 
 INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+OFFSET_MAX = 2**62
+"""No record has a higher offset: what says so is damaged. The offsets behind it would soon not fit into their 64 bits."""
 DECOMPRESSED_STORED_BYTES_MAX = 2**31 - 1
 """How much a stored batch may hold: its leader has held it against the topic's settings, and no Java client could hold more."""
 

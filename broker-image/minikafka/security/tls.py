@@ -68,6 +68,8 @@ def _read(key: str, path: str) -> str:
         raise TlsSettingsError(f"{key}={path}: {error.strerror}; allowed: a file that can be read") from None
     except UnicodeDecodeError:
         raise TlsSettingsError(f"{key}={path}: not PEM; allowed: a file in PEM format") from None
+    except ValueError:  # a null character
+        raise TlsSettingsError(f"{key}={path!r}: no path; allowed: a file that can be read") from None
 
 
 @contextlib.contextmanager
@@ -88,6 +90,10 @@ def _load_keystore(context: ssl.SSLContext, settings: TlsSettings) -> None:
     else:
         where = f"{KEYSTORE}.key"
         text = normal_pem(settings.keystore_key) + normal_pem(settings.keystore_certificate_chain)
+    if not text.isascii():
+        raise TlsSettingsError(
+            f"{where}: not PEM, which is ASCII; allowed: PEM with a private key and its certificates"
+        )
     for label, what in (("PRIVATE KEY-----", "private key"), ("CERTIFICATE-----", "certificate")):
         if label not in text:
             raise TlsSettingsError(f"{where}: no {what} in it; allowed: PEM with a private key and its certificates")
@@ -117,7 +123,7 @@ def _load_truststore(context: ssl.SSLContext, settings: TlsSettings) -> None:
         return
     try:
         context.load_verify_locations(cadata=text)
-    except (ssl.SSLError, ValueError) as error:
+    except (ssl.SSLError, TypeError, ValueError) as error:  # TypeError: what is no ASCII
         reason = tls_reason(error) if isinstance(error, ssl.SSLError) else "no certificates in it"
         raise TlsSettingsError(f"{where}: {reason}; allowed: PEM with certificates") from None
 

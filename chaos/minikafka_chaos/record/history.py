@@ -266,9 +266,13 @@ TIME_MAX = 1e11
 """Unix seconds, up to the year 5138: milliseconds are no time of a run."""
 
 _TEXT = rb'(?:null|"[^"\\\x00-\x1f\x7f-\xff]*")'
-_NUMBER = rb"(?:null|0|[1-9][0-9]{0,8})"
+_DIGITS = rb"(?:0|[1-9][0-9]{0,8})"
+"""Of a number of JSON, which does not begin with a 0."""
+_NUMBER = rb"(?:null|" + _DIGITS + rb")"
 _PLAIN = re.compile(
-    rb'\{"time":[0-9]{1,10}\.[0-9]+,"process":-?[0-9]{1,9},"op":"([a-z_]+)","type":"([a-z]+)","topic":'
+    rb'\{"time":(?:0|[1-9][0-9]{0,9})\.[0-9]+,"process":-?'
+    + _DIGITS
+    + rb',"op":"([a-z_]+)","type":"([a-z]+)","topic":'
     + _TEXT
     + rb',"partition":'
     + _NUMBER
@@ -278,7 +282,13 @@ _PLAIN = re.compile(
     + _TEXT
     + rb',"error":'
     + _TEXT
-    + rb'(?:,"leader_epoch":-?[0-9]{1,9})?(?:,"batch":[0-9]{1,9})?,"seq":[0-9]{1,9}\}\n'
+    + rb'(?:,"leader_epoch":-?'
+    + _DIGITS
+    + rb')?(?:,"batch":'
+    + _DIGITS
+    + rb')?,"seq":'
+    + _DIGITS
+    + rb"\}\n"
 )
 """A line as `Op.line` writes nearly all of them: fields in order, no escapes, no settings. It needs no parser to be checked."""
 
@@ -386,9 +396,9 @@ def _op(fields: Any, where: str) -> Op:
     if not isinstance(fields, dict):
         raise HistoryError(f"{where}: a history line is a JSON object")
     op, kind = fields.get("op"), fields.get("type")
-    if op not in OPS:
+    if not isinstance(op, str) or op not in OPS:
         raise HistoryError(f"{where}: op is {op!r}, allowed: {', '.join(sorted(OPS))}")
-    if kind not in TYPES:
+    if not isinstance(kind, str) or kind not in TYPES:
         raise HistoryError(f"{where}: type is {kind!r}, allowed: {', '.join(sorted(TYPES))}")
     time, process = fields.get("time"), fields.get("process")
     if not is_time(time) or not is_int(process, 2**63):

@@ -18,6 +18,7 @@ VALUES_MAX: Final = 100_000
 _COMPOSED_DEPTH_MAX: Final = 4 * DEPTH_MAX
 """Levels of what is composed: for each, libyaml takes some of the stack, at whose end the process dies. What is as deep as this
 is refused before; what is less deep is told of by its line."""
+VALUE_SHOWN: Final = 40
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's, which is ten times as fast, where PyYAML has it."""
 
@@ -87,8 +88,20 @@ def _check_depth(text: str) -> None:
             raise RecursionError
 
 
+class _Constructor(yaml.constructor.SafeConstructor):
+    """Says of a scalar that looks like a date or a number and is none (2026-13-45, !!int x) where it stands."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (AttributeError, KeyError, ValueError) as error:
+            kind = node.tag.rpartition(":")[2]
+            problem = f"{str(node.value)[:VALUE_SHOWN]!r} is no {kind}"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
+
+
 def _constructed(node: yaml.Node) -> Any:
-    return yaml.constructor.SafeConstructor().construct_document(node)
+    return _Constructor().construct_document(node)
 
 
 def _check(root: yaml.Node, origin: str) -> None:

@@ -102,6 +102,8 @@ def test_a_cut_off_last_line_is_left_out(tmp_path: Path) -> None:
         ("[]\n", "JSON object"),
         ('{"time":1,"process":1,"op":"jump","type":"ok"}\n', "op is 'jump'"),
         ('{"time":1,"process":1,"op":"send","type":"maybe"}\n', "type is 'maybe'"),
+        ('{"time":1,"process":1,"op":{},"type":"ok"}\n', "op is {}"),
+        ('{"time":1,"process":1,"op":"send","type":[]}\n', "type is []"),
         ('{"time":"noon","process":1,"op":"poll","type":"ok"}\n', "time must be a number"),
         ('{"time":1,"process":1,"op":"poll","type":"ok","offset":"7"}\n', "offset must be an integer"),
         ('{"time":1,"process":1,"op":"poll","type":"ok","topic":7}\n', "topic must be a string"),
@@ -111,6 +113,11 @@ def test_a_cut_off_last_line_is_left_out(tmp_path: Path) -> None:
         (Op(1.0, 1, POLL, OK, "t", 0, None, "v", batch=1, seq=1).line() + "\n", "poll of type ok needs its offset"),
         (Op(1.0, 1, POLL, OK, "t", 0, -1, "v", batch=1, seq=1).line() + "\n", "offset must not be negative"),
         (Op(1.0, 1, "jump", OK, "t", 0, 1, "v", batch=1, seq=1).line() + "\n", "op is 'jump'"),
+        (Op(1.0, 1, POLL, OK, "t", 0, 1, "v", batch=1, seq=1).line()[:-2] + "01}\n", "not a JSON line"),
+        (
+            Op(1.0, 1, POLL, OK, "t", 0, 1, "v", batch=1, seq=1).line().replace(":1.0", ":01.0") + "\n",
+            "not a JSON line",
+        ),
         (Op(1e12, 1, POLL, OK, "t", 0, 1, "v", batch=1, seq=1).line() + "\n", "time must be a number"),
     ],
 )

@@ -20,6 +20,10 @@ LOGIN = {
 }
 
 
+NOT_ASCII = "-----BEGIN CERTIFICATE-----\N{REPLACEMENT CHARACTER}-----END CERTIFICATE-----"
+PEM = {"security.protocol": "SSL", "ssl.keystore.type": "PEM", "ssl.truststore.type": "PEM"}
+
+
 def test_nothing_said_is_plaintext() -> None:
     assert client_security({}) == PLAINTEXT
     assert PLAINTEXT.librdkafka() == {}
@@ -92,6 +96,15 @@ def test_texts_instead_of_files(tmp_path: Path) -> None:
         (
             {"security.protocol": "SSL", "ssl.truststore.location": "/x", "ssl.truststore.type": "PEM"},
             "ssl.truststore.location=/x: No such file or directory; allowed: a file that can be read",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.truststore.location": "\0", "ssl.truststore.type": "PEM"},
+            "ssl.truststore.location='\\x00': no path; allowed: a file that can be read",
+        ),
+        ({**PEM, "ssl.truststore.certificates": NOT_ASCII}, "ssl.truststore.certificates: no certificates in it"),
+        (
+            {**PEM, "ssl.keystore.key": NOT_ASCII, "ssl.keystore.certificate.chain": NOT_ASCII},
+            "ssl.keystore.key: not PEM",
         ),
     ],
 )

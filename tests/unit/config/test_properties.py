@@ -17,6 +17,7 @@ from minikafka.config.properties import expand_environment, parse_properties, re
         ("a=1\\\\\nb=2", {"a": "1\\", "b": "2"}),
         ("a\\=b=c", {"a=b": "c"}),
         ("a=\\u00e9\\t.", {"a": "é\t."}),
+        ("a=\\ud83d\\ude00 \\ud83d", {"a": "\N{GRINNING FACE} \N{REPLACEMENT CHARACTER}"}),
         ("a=1\na=2", {"a": "2"}),
         ("a\nb=", {"a": "", "b": ""}),
         ("a=b#c", {"a": "b#c"}),

@@ -72,6 +72,8 @@ class TestRefusals:
             "version=1\nnode.id=1\n",
             "version=1\ncluster.id=cluster\n",
             "version=1\ncluster.id=c\nnode.id=x",
+            "version=1\ncluster.id=c\nnode.id=\N{SUPERSCRIPT TWO}",
+            "version=1\ncluster.id=c\nnode.id=" + "9" * 5000,
         ],
     )
     def test_an_owner_that_cannot_be_read(self, text: str) -> None:
@@ -86,8 +88,9 @@ class TestRefusals:
     def test_a_damaged_checkpoint(self, name: str) -> None:
         fs, manager = two_logs()
         manager.close()
-        fs.write_atomic(f"{DATA}/{name}", b"0\n1\na 0 x\n")
-        assert name in self.refused(fs)
+        for damage in (b"x", b"9223372036854775807", b"9" * 5000):
+            fs.write_atomic(f"{DATA}/{name}", b"0\n1\na 0 " + damage + b"\n")
+            assert name in self.refused(fs)
         fs.write_atomic(f"{DATA}/{name}", b"")
         open_manager(fs)
 

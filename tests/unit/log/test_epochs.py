@@ -130,7 +130,8 @@ def test_the_checkpoint_has_kafkas_text_format() -> None:
     "damaged",
     [
         b"", b"1\n0\n", b"0\n", b"0\nx\n", b"0\n2\n0 0\n", b"0\n1\n0 0", b"0\n1\n0\n", b"0\n1\n0 x\n", b"0\n1\n-1 0\n",
-        b"\xff\xfe\n", b"0\n2\n5 0\n4 10\n", b"0\n2\n4 10\n5 10\n",
+        b"\xff\xfe\n", b"0\n2\n5 0\n4 10\n", b"0\n2\n4 10\n5 10\n", b"0\n1\n2147483648 0\n", b"0\n1\n0 9223372036854775807\n",
+        "0\n\N{SUPERSCRIPT ONE}\n0 0\n".encode(), b"0\n" + b"9" * 5000 + b"\n",
     ],
 )  # fmt: skip
 def test_a_damaged_checkpoint_is_refused(damaged: bytes) -> None:

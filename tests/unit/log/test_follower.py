@@ -8,7 +8,7 @@ import pytest
 from minikafka.log.errors import CorruptBatch, LogDirFailure, UnexpectedAppendOffset, UnsupportedMagic
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.log.log import Log, LogConfig
-from minikafka.protocol.records import build_control_batch, set_crc
+from minikafka.protocol.records import OFFSET_MAX, build_control_batch, set_crc
 
 from tests.unit.log.build import DIR, NOW_MS, assert_sound, batch, contents, open_log, replicated
 
@@ -175,6 +175,14 @@ def test_damaged_batches_are_refused_and_nothing_is_appended(data: bytearray, er
         log.append_as_follower(replicated(2, 0, 1) + data + replicated(2, 4, 1), 1)
     assert log.log_end_offset == 0
     assert log.size_bytes == 0
+
+
+def test_a_batch_beyond_all_that_a_log_may_reach_is_damaged() -> None:
+    """An empty log begins where its leader begins; nothing could follow this one."""
+    _, log = follower()
+    with pytest.raises(CorruptBatch, match="beyond all that a log may reach"):
+        log.append_as_follower(replicated(2, OFFSET_MAX, 1), 1)
+    assert log.log_end_offset == 0
 
 
 def test_a_fetch_larger_than_a_segment_is_spread_over_several() -> None:

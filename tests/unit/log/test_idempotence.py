@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from crc32c import crc32c
 from minikafka.log.errors import InvalidProducerEpoch, OutOfOrderSequence
@@ -15,7 +17,14 @@ from minikafka.log.producer_state import (
     encode_snapshot,
 )
 from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.records import Record, build_batch, build_control_batch
+from minikafka.protocol.records import (
+    ATTRIBUTES_POSITION,
+    HEADER_BYTES,
+    Record,
+    build_batch,
+    build_control_batch,
+    set_crc,
+)
 
 from tests.unit.log.build import NOW_MS, batch, contents, open_log
 
@@ -200,6 +209,27 @@ class TestTransactions:
         state = log.producers.get(2)
         assert state is not None
         assert (state.transaction_first_offset, state.coordinator_epoch, state.last_sequence) == (-1, -1, 0)
+
+    @pytest.mark.parametrize("damage", ["another codec", "no record"])
+    def test_a_marker_that_cannot_be_read_ends_it_and_keeps_no_log_from_opening(self, damage: str) -> None:
+        fs = MemoryFileSystem()
+        log = open_log(fs)
+        log.append_as_leader(batch(producer=2, sequence=0, transactional=True), 0, NOW_MS)
+        data = build_control_batch(
+            commit=True, producer_id=2, producer_epoch=0, timestamp_ms=NOW_MS, coordinator_epoch=9
+        )
+        if damage == "another codec":
+            data[ATTRIBUTES_POSITION] |= 5
+        else:
+            data[HEADER_BYTES] = 0x7F
+        struct.pack_into(">q", data, 0, log.log_end_offset)
+        set_crc(data)
+        log.append_as_follower(data, 0)
+        log.close()
+        for opened in (log, open_log(fs)):
+            state = opened.producers.get(2)
+            assert state is not None
+            assert (state.transaction_first_offset, state.coordinator_epoch) == (-1, -1)
 
 
 class TestSnapshotFormat:

@@ -10,9 +10,9 @@ from minikafka.log.epochs import CHECKPOINT_NAME, EpochEntry
 from minikafka.log.errors import DataDirRefused, LogDirFailure
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.log.log import LogConfig
-from minikafka.protocol.records import LOG_OVERHEAD_BYTES, MAGIC_POSITION, read_header
+from minikafka.protocol.records import LOG_OVERHEAD_BYTES, MAGIC_POSITION, OFFSET_MAX, read_header
 
-from tests.unit.log.build import DIR, NOW_MS, assert_sound, batch, contents, filled, open_log
+from tests.unit.log.build import DIR, NOW_MS, assert_sound, batch, contents, filled, open_log, replicated
 
 FIRST = f"{DIR}/{0:020d}.log"
 EPOCH_BYTES = range(LOG_OVERHEAD_BYTES, MAGIC_POSITION)
@@ -274,7 +274,17 @@ class TestFiles:
         assert not set(leftovers) & set(fs.listdir(DIR))
         assert_sound(fs, opened)
 
-    @pytest.mark.parametrize("name", ["notes.txt", "1.log", f"{0:020d}.parquet", f"{0:020d}.log.swap"])
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "notes.txt",
+            "1.log",
+            f"{0:020d}.parquet",
+            f"{0:020d}.log.swap",
+            "9" * 20 + ".log",
+            "\N{SUPERSCRIPT TWO}" * 20 + ".log",
+        ],
+    )
     def test_foreign_files_are_refused_and_kept(self, name: str) -> None:
         fs, log = filled(3)
         log.close()
@@ -282,6 +292,25 @@ class TestFiles:
         with pytest.raises(DataDirRefused, match=name):
             open_log(fs)
         assert fs.read_bytes(f"{DIR}/{name}") == b"mine"
+
+    def test_offsets_that_no_log_can_reach_are_damage(self) -> None:
+        """Base offsets lie outside the CRC; the next ones would not fit into their 64 bits."""
+        fs = MemoryFileSystem()
+        fs.makedirs(DIR)
+        fs.write_atomic(
+            f"{DIR}/{OFFSET_MAX:020d}.log", bytes(replicated(1, OFFSET_MAX, 0) + replicated(1, OFFSET_MAX + 1, 0))
+        )
+        log = open_log(fs)
+        assert log.log_end_offset == OFFSET_MAX + 1
+        assert log.append_as_leader(batch(2), 0, NOW_MS).first_offset == OFFSET_MAX + 1
+
+    @pytest.mark.parametrize("text", [b"x", b"-1", b"9223372036854775807", b"9" * 5000])
+    def test_a_restart_at_no_offset_is_refused(self, text: bytes) -> None:
+        fs, log = filled(3)
+        log.close()
+        fs.write_atomic(f"{DIR}/log-restart", text)
+        with pytest.raises(DataDirRefused, match="log-restart: holds no offset"):
+            open_log(fs)
 
     def test_a_disk_that_refuses_is_a_typed_error(self) -> None:
         fs, log = filled(3)

@@ -156,10 +156,12 @@ class TestShutdown:
         fs.fault_hook = None
         assert not open_manager(fs).clean
 
-    def test_an_old_empty_marker_is_clean_without_an_epoch(self) -> None:
+    @pytest.mark.parametrize("text", [b"", b'{"brokerEpoch":Infinity}', b'{"brokerEpoch":1e999}', b"[" * 5000])
+    def test_a_marker_that_tells_no_epoch_is_clean_without_one(self, text: bytes) -> None:
+        """One of an older Kafka is empty."""
         fs, manager = two_logs()
         manager.close()
-        fs.write_atomic(f"{DATA}/.kafka_cleanshutdown", b"")
+        fs.write_atomic(f"{DATA}/.kafka_cleanshutdown", text)
         again = open_manager(fs)
         assert again.clean
         assert again.previous_broker_epoch == -1

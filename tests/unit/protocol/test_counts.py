@@ -12,6 +12,8 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.wire import MalformedRequest
 from minikafka.server.api import load_handlers
 
+from tests.fuzz.choices import Choices
+from tests.fuzz.request_values import request_of
 from tests.unit.server.api_requests import SPECIAL, USUAL, request_values
 
 KNOWN = {
@@ -42,6 +44,11 @@ def test_each_field_is_gone_over_to_the_end(key: int, spec: Any) -> None:
         for body in bodies(key, version):
             assert counts._skip_struct(messages.request_type(key, version))(body, 0) == len(body)
             messages.decode_request(key, version, body)
+        answer_type = messages.response_type(key, version)
+        for fill in (b"\1", b"\2"):
+            answer = messages.encode_response(key, version, request_of(answer_type, Choices(fill * 1000)))
+            assert counts._skip_struct(answer_type)(answer, 0) == len(answer)
+            messages.decode_response(key, version, answer)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +65,20 @@ def test_more_elements_than_bytes_are_refused(key: int, version: int, body: byte
     """kio's reader would make room for them first, which aborts the process."""
     with pytest.raises(MalformedRequest, match="an array of"):
         messages.decode_request(key, version, body)
+
+
+def test_responses_are_held_against_their_bytes_too() -> None:
+    """A client's process, or a broker's that asks another, would be aborted."""
+    for version, body in ((4, bytes(4) + struct.pack(">i", 2**31 - 1)), (9, bytes(4) + b"\xff\xff\xff\xff\x0f")):
+        with pytest.raises(MalformedRequest, match="an array of"):
+            messages.decode_response(ApiKey.METADATA, version, body)
+
+
+def test_null_is_refused_where_an_array_must_be() -> None:
+    """kio reads it as None, which handlers would go over; Kafka closes the connection, too."""
+    for key, version, body in ((ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, b"\0\0\0"), (ApiKey.METADATA, 0, b"\xff" * 4)):
+        with pytest.raises(MalformedRequest, match="null where an array must be"):
+            messages.decode_request(key, version, body)
 
 
 def test_no_array_is_one_of_no_elements() -> None:
