@@ -168,7 +168,8 @@ def anomaly_tables() -> str:
                 "",
                 f"- Found when: {found.definition}.",
                 f"- Counted: one for each {found.unit}.",
-                f"- Severity: {found.severity}. Inconclusive instead: {found.inconclusive}.",
+                f"- Severity: {found.severity}."
+                + (f" Inconclusive instead: {found.inconclusive}." if found.inconclusive else ""),
                 f"- Source: {found.source}.",
                 "",
             ]
