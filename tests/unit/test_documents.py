@@ -180,6 +180,15 @@ def test_the_readme_has_the_figures_of_the_tables() -> None:
     assert [figure for figure in figures if figure not in readme] == []
 
 
+def test_the_readme_shows_code_that_a_test_runs() -> None:
+    """The code of guides is run as it is printed (`tests/unit/testing/test_examples.py`)."""
+    block = re.compile(r"^```python\n.*?^```", re.DOTALL | re.MULTILINE)
+    guide = (ROOT / "docs/guide/test-your-service.md").read_text(encoding="utf-8")
+    shown = block.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert shown
+    assert set(shown) <= set(block.findall(guide))
+
+
 PLACEHOLDER = re.compile(r"NAME: |\b[A-Z](?:-0)?\b")
 """What a page writes where a printed sentence has a name or a number."""
 
