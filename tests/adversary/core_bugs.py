@@ -1,4 +1,4 @@
-"""Bugs in the core (log, replication, controller): found by the audit of the first release, and relatives of theirs."""
+"""Bugs in the core (log, replication, controller)."""
 
 from __future__ import annotations
 
@@ -189,24 +189,24 @@ CORE = (
         "        or now_ms - smallest > config.message_timestamp_before_max_ms\n",
         "        or now_ms - header[7] > config.message_timestamp_before_max_ms\n",
         (f"{LOG}/test_record_validation.py",)),
-    Bug("m53", "an array of a request may claim more elements than it has bytes", "27 A2, hostile requests",
+    Bug("m53", "an array of a request may claim more elements than it has bytes", "limits on clients",
         "protocol/messages.py",
         "    check_counts(entity_type, body)\n", "",
         ("tests/unit/protocol/test_counts.py",)),
-    Bug("m54", "a negative length of a topic's name leads the decoder of Produce back", "27 A2, hostile requests",
+    Bug("m54", "a negative length of a topic's name leads the decoder of Produce back", "limits on clients",
         "protocol/produce.py",
         "        if length < 0:  # it would lead back, for ever\n", "        if False:\n",
         ("tests/unit/protocol/test_hot_codecs.py",)),
-    Bug("m55", "all records of a refused batch are parsed to name them", "27 A2, hostile requests", "log/record_validation.py",
+    Bug("m55", "all records of a refused batch are parsed to name them", "limits on clients", "log/record_validation.py",
         "islice(record_heads(body, start, count, base), RECORDS_NAMED)", "record_heads(body, start, count, base)",
         (f"{LOG}/test_record_validation.py",)),
     Bug("m56", "lz4 that no Java consumer reads is taken", "Kafka's Lz4BlockInputStream", "log/record_validation.py",
         "            check_lz4_for_java(view[HEADER_BYTES:], bytes_max)\n", "            pass\n",
         (f"{LOG}/test_record_validation.py",)),
-    Bug("m57", "a gzip batch may have any number of members", "27 A2, hostile requests", "protocol/compression.py",
+    Bug("m57", "a gzip batch may have any number of members", "limits on clients", "protocol/compression.py",
         "    for _ in range(GZIP_MEMBERS_MAX):\n", "    for _ in range(10**9):\n",
         (f"{LOG}/test_record_validation.py",)),
-    Bug("m58", "a compressed batch is walked on the event loop however much it holds", "27 A2, hostile requests",
+    Bug("m58", "a compressed batch is walked on the event loop however much it holds", "limits on clients",
         "server/api/produce.py",
         "WALKED_BYTES_MAX // len(batches)", "10**9",
         (f"{WIRE}/test_large_batches.py",)),
@@ -216,10 +216,10 @@ CORE = (
     Bug("m60", "a client's claim that the broker has stamped its records stays", "LogValidator", "log/log.py",
         "        elif max_timestamp != said or attributes & LOG_APPEND_TIME_FLAG:\n", "        elif max_timestamp != said:\n",
         (f"{LOG}/test_record_validation.py",)),
-    Bug("m61", "blocks of LZ4 cost nothing, however many there are", "27 A2, hostile requests", "protocol/compression.py",
+    Bug("m61", "blocks of LZ4 cost nothing, however many there are", "limits on clients", "protocol/compression.py",
         "        cost += BLOCK_COST_BYTES\n", "",
         (f"{LOG}/test_record_validation.py",)),
-    Bug("m62", "no other thread runs while 64 MiB are filled with zeros", "27 A2, hostile requests", "protocol/compression.py",
+    Bug("m62", "no other thread runs while 64 MiB are filled with zeros", "limits on clients", "protocol/compression.py",
         "bytearray(size) if size <= PIECE_BYTES else ", "bytearray(size) if True else ",
         ("tests/unit/protocol/test_records.py",)),
 )  # fmt: skip

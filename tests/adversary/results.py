@@ -80,11 +80,11 @@ def page(results: Mapping[str, Found], schedules: int) -> str:
         "Made from `tests/adversary` by `make docs`; do not edit. `make adversary ARGS=--write` finds it out anew.",
         "",
         "`make adversary` puts one mistake at a time into a copy of the source and runs the tests on it: first the few files",
-        "that should notice at once, then whole suites, until one fails. A bug that no suite notices ends it with exit code 1.",
-        "The mistakes are exact replacements of a few lines, in `tests/adversary/*_bugs.py`; the unit",
-        "tests check on every run that each can still be planted. m01 to m34 and s01 to s14 are those of an audit of the first",
-        "release: twelve of the fourteen in the shell passed its unit tests, and the two of them that were tried on every other",
-        "suite (s01 and s02, the two promises a broker makes) passed those too.",
+        "that should notice at once, then whole suites, until one fails. A bug that no suite notices ends it with exit code 1,",
+        "else it ends with 0. The mistakes are exact replacements of a few lines, in `tests/adversary/*_bugs.py`; the unit",
+        "tests check on every run that each can still be planted. Column *breaks*: the rule (R1 to R18 are in",
+        "[rules.md](rules.md)), the KIP, or the part of the page that is broken. An empty cell: the suite was not tried after",
+        "another had noticed.",
         "",
         "| suite | what it is |",
         "|---|---|",
@@ -93,8 +93,7 @@ def page(results: Mapping[str, Found], schedules: int) -> str:
         f"| {SIMULATION} | `minikafka simulate --seeds {FIRST_SEED}..{FIRST_SEED + schedules - 1}`; sockets are its own |",
         f"| {JUDGES} | `tests/unit/` chaos and analytics: the verifier and Spark, for bugs in them (v: verifier, j: Spark) |",
         "",
-        f"{len(results)} bugs, {len(results) - len(alive)} noticed. An empty cell: the suite was not tried after another had "
-        "noticed.",
+        f"{len(results)} bugs, {len(results) - len(alive)} noticed.",
         "",
         f"| | planted bug | breaks | in | {' | '.join(SUITES)} | noticed by |",
         f"|---|---|---|---|{'---|' * len(SUITES)}---|",
@@ -104,8 +103,8 @@ def page(results: Mapping[str, Found], schedules: int) -> str:
     missed = [name for name, found in audited.items() if not found[SIMULATION]]
     lines += [
         "",
-        f"Of the audit's bugs the simulator was tried alone on {len(audited)}, and noticed {len(audited) - len(missed)}. "
-        "The others:",
+        f"The simulator alone was tried on {len(audited)} of m01 to m34 and s01 to s14, which somebody else planted, and noticed "
+        f"{len(audited) - len(missed)}. The others:",
         "",
         *(f"- {name}: {UNSEEN[name]}." for name in missed),
     ]

@@ -89,7 +89,7 @@ def replay(golden: Sequence[Trace], schedules: Sequence[Trace], verdicts: Sequen
 
 def mistakes(all_of_them: Sequence[Mistake], refused: Mapping[str, Refusal], not_covered: Mapping[str, str]) -> str:
     """Which step of each mistake is refused."""
-    lines = ["| rule | planted mistake | in | refused step | by |", "|---|---|---|---|---|"]
+    lines = ["| rule | mistake | in | refused step | by |", "|---|---|---|---|---|"]
     for mistake in all_of_them:
         verdict = refused.get(mistake.bug.name)
         if verdict is None:

@@ -164,18 +164,52 @@ def test_the_readme_has_the_figures_of_the_tables() -> None:
     rows = re.findall(r"^\| `([\w-]+)` \| (.*) \| (\d+) \|$", simulation, re.MULTILINE)
     caught = [int(seed) for _, invariant, seed in rows if "not found" not in invariant]
     planted = re.search(r"^(\d+) bugs, (\d+) noticed", adversary, re.MULTILINE)
-    defects = len(re.findall(r"^\| (?!what was wrong)", FOUND, re.MULTILINE))
+    row = re.compile(r"^\| (?!what was wrong)", re.MULTILINE)
+    defects, kafkas = len(row.findall(FOUND)), len(row.findall(FOUND.split("\n## ")[1]))
     assert planted
     assert {name for name, *_ in rows} == set(BUG_SEEDS)
     figures = [
         f"{len(INVARIANTS)} invariants",
-        f"of {len(BUG_SEEDS)} known mistakes that can be put in, {len(caught)} are caught in schedules up to {max(caught)}",
+        f"of {len(BUG_SEEDS)} bug seeds, known mistakes made in the simulator's process, {len(caught)} break an invariant "
+        f"within the first {max(caught)} seeds",
         f"of {planted[1]} bugs planted in the source, {planted[2]} are noticed",
         f"{len(CASES)} hand-made runs",
-        f"{defects} of MiniKafka and of Apache Kafka's own rules",
+        f"{defects} defects: {defects - kafkas} of MiniKafka, {kafkas} in rules that Apache Kafka itself follows",
     ]
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [figure for figure in figures if figure not in readme] == []
+
+
+def test_the_readme_shows_code_that_a_test_runs() -> None:
+    """The code of guides is run as it is printed (`tests/unit/testing/test_examples.py`)."""
+    block = re.compile(r"^```python\n.*?^```", re.DOTALL | re.MULTILINE)
+    guide = (ROOT / "docs/guide/test-your-service.md").read_text(encoding="utf-8")
+    shown = block.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert shown
+    assert set(shown) <= set(block.findall(guide))
+
+
+PLACEHOLDER = re.compile(r"NAME: |\b[A-Z](?:-0)?\b")
+"""What a page writes where a printed sentence has a name or a number."""
+
+
+def test_the_sentences_of_verdicts_are_printed() -> None:
+    """Whoever looks up the sentence after *Inconclusive* finds it as it was printed."""
+    page = (
+        (ROOT / "docs/guide/read-a-verdict.md")
+        .read_text(encoding="utf-8")
+        .split("## When a verdict is Inconclusive")[1]
+    )
+    rows = re.findall(r"^\| (`.*?) \|", page.split("\n## ")[0], re.MULTILINE)
+    folders = (
+        "chaos/minikafka_chaos/run/*.py",
+        "chaos/minikafka_chaos/verdict/*.py",
+        "analytics/minikafka_analytics/judge/*.py",
+    )
+    printed = "\n".join((ROOT / file).read_text(encoding="utf-8") for file in tracked(*folders))
+    said = [part for row in rows for quoted in re.findall(r"`(.*?)`", row) for part in PLACEHOLDER.split(quoted)]
+    assert len(rows) > 10
+    assert [part for part in said if part.strip() not in printed] == []
 
 
 def test_every_attempt_on_the_page_of_security_names_its_test() -> None:

@@ -354,7 +354,7 @@ class MiniKafkaOwn:
     minikafka_truncation_mode = one_of(
         "leader_epoch",
         ("leader_epoch", "high_watermark"),
-        doc="How a follower cuts its log: by leader epochs (KIP-101), or by its high watermark as before Kafka 0.11, "
+        doc="How a follower truncates its log: by leader epochs (KIP-101), or by its high watermark as before Kafka 0.11, "
         "which loses and diverges, to show why.",
     )
     minikafka_unclean_shutdown_policy = one_of(

@@ -28,7 +28,7 @@ class FetchOutcome(Enum):
     APPENDED = "appended"
     EMPTY = "empty"
     TRUNCATED = "truncated"
-    """The log was cut; fetch again at once."""
+    """The log was truncated; fetch again at once."""
     BACK_OFF = "back off"
     STALE = "stale"
     """The answer belongs to an earlier term or position, and was thrown away."""
@@ -39,7 +39,7 @@ class FetchOutcome(Enum):
 
 
 class Truncation(NamedTuple):
-    """Where to cut and whether the logs then agree for certain (KIP-279: else ask again)."""
+    """Where to truncate, and whether the logs then agree for certain (KIP-279: else ask again)."""
 
     offset: int
     done: bool
@@ -62,7 +62,7 @@ class FollowerState:
         self.start()
 
     def start(self) -> None:
-        """Before KIP-101 a follower cut its log at its own high watermark here; with epochs it only does so without any."""
+        """Before KIP-101 a follower truncated to its own high watermark here; with epochs it only does so without any."""
         partition = self.partition
         if self.truncates_to_high_watermark():
             self.cut(partition.high_watermark, HIGH_WATERMARK.words)
@@ -196,7 +196,7 @@ class FollowerState:
         return FetchOutcome.BACK_OFF
 
     def diverged(self, diverging: tuple[int, int], log_start_offset: int) -> FetchOutcome:
-        """Cut where the logs part; high watermark and records of such an answer are not touched (KAFKA-14704).
+        """Truncate where the logs diverge; high watermark and records of such an answer are not touched (KAFKA-14704).
 
         The leader cannot tell where the logs part before its own start. So what is left here before that may be another's, and
         goes at once: with the next answer, as in Kafka, it is too late for a replica that this very fetch brings into the ISR

@@ -73,8 +73,8 @@ class Declaration:
     source: str
     severity: str = "error"
     """`error`, or when it is a note only."""
-    inconclusive: str = "never"
-    """When the evidence cannot tell, and the verdict is Inconclusive instead."""
+    inconclusive: str = ""
+    """When the evidence cannot tell, and the verdict is Inconclusive instead; empty: never."""
 
 
 DECLARATIONS: dict[AnomalyKind, Declaration] = {

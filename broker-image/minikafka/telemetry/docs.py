@@ -139,6 +139,9 @@ def events_page() -> str:
         "",
         "`reason` of `log_truncated` and `log_restarted`, with a value in place of what stands in braces. The table",
         "*Truncations* of [a report](../guide/report.md) tells for each how many acknowledged records were among them.",
+        "The leader finds where the logs diverge (`replication/leader.py`, `divergence`), the follower truncates",
+        "(`replication/follower.py`). `truncated_bytes` of `log_recovered` is another thing: bytes at the end of a file",
+        "that recovery found torn, before any leader was asked.",
         "",
         "| reason | what happened | acknowledged records may be among them |",
         "|---|---|---|",
@@ -168,7 +171,8 @@ def anomaly_tables() -> str:
                 "",
                 f"- Found when: {found.definition}.",
                 f"- Counted: one for each {found.unit}.",
-                f"- Severity: {found.severity}. Inconclusive instead: {found.inconclusive}.",
+                f"- Severity: {found.severity}."
+                + (f" Inconclusive instead: {found.inconclusive}." if found.inconclusive else ""),
                 f"- Source: {found.source}.",
                 "",
             ]

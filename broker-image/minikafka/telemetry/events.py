@@ -207,7 +207,7 @@ EVENTS: Mapping[str, EventDeclaration] = {
     ),
     # the log
     "log_truncated": EventDeclaration(
-        "A follower removed records from the end of its log, since its leader does not have them.",
+        "A follower removed records from the end of its log; reason says why.",
         ("from_offset", "to_offset", "records", "reason", "leader_epoch"),
         True,
     ),

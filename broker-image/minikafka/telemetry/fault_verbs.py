@@ -200,7 +200,11 @@ RULES: dict[Verb, Rule] = {
         name="lossy network",
         means="a part of what went between the broker and its peers had to be sent again",
     ),
-    Verb.HEAL: Rule("End every Cut, Delay and Loss between the target and its peers.", peers=True, undoes=_LINKS),
+    Verb.HEAL: Rule(
+        "End every Cut, Delay and Loss between the target and its peers, and nothing else (by hand, `heal` ends every fault).",
+        peers=True,
+        undoes=_LINKS,
+    ),
     Verb.WIPE_UNFLUSHED: Rule(
         "Lose what a dead broker had not flushed. `mode`: All of it; a part, so that each log ends at a byte that the seed "
         "chooses (Torn); or a part, and Garbage follows.",

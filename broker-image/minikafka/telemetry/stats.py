@@ -194,8 +194,10 @@ class BrokerStats:
         int,
         counter("minikafka_log_dir_failures_total", "Times the disk refused a log here, so that its replica resigned."),
     ] = 0
-    truncations: Annotated[int, counter("minikafka_truncations_total", "Times a log here was cut back.")] = 0
-    truncated_records: Annotated[int, counter("minikafka_truncated_records_total", "Records cut off logs here.")] = 0
+    truncations: Annotated[int, counter("minikafka_truncations_total", "Times a log here was truncated.")] = 0
+    truncated_records: Annotated[
+        int, counter("minikafka_truncated_records_total", "Records that truncations removed from logs here.")
+    ] = 0
     fenced_requests: Annotated[
         int,
         counter(

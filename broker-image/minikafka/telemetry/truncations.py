@@ -17,17 +17,17 @@ class TruncationReason(NamedTuple):
 DIVERGED = TruncationReason(
     "log diverges from leader {leader} after epoch {epoch}",
     "the leader's answer to a fetch says where the two logs part (KIP-595); usual after a change of leader",
-    "after an unclean election, or when the leader had lost its disk",
+    "by acks=1, whenever the new leader lacked them; by acks=all after an unclean election, or when the leader had lost its disk",
 )
 HIGH_WATERMARK = TruncationReason(
     "high watermark on becoming a follower",
-    "`minikafka.truncation.mode=high_watermark`, or the log has no leader epoch to compare",
-    "in that mode, always: this is the loss that KIP-101 tells of",
+    "nobody was asked: `minikafka.truncation.mode=high_watermark`, or the log has no leader epoch to compare",
+    "in that mode, whenever the follower had not yet heard that they are committed: the loss that KIP-101 tells of",
 )
 LEADER_ENDS_BEFORE = TruncationReason(
     "leader {leader} ends before this log",
     "the leader refused a fetch beyond its log's end (OFFSET_OUT_OF_RANGE)",
-    "when the leader was elected uncleanly, or had lost its disk",
+    "by acks=all only when the leader was elected uncleanly, or had lost its disk",
 )
 LEADER_STARTS_LATER = TruncationReason(
     "leader's log starts later",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from minikafka.log.injection import InjectedFaults
@@ -12,21 +12,19 @@ from minikafka.telemetry.fault_verbs import Verb
 
 from minikafka_chaos.scenario.faults import Fault
 
-VERBS = frozenset((Verb.SLOW_FSYNC, Verb.FAILING_FSYNC, Verb.DISK_FULL, Verb.CLOCK_STEP))
+_MAKE: Mapping[Verb, Callable[[int], InjectedFaults]] = {
+    Verb.SLOW_FSYNC: lambda millis: InjectedFaults(fsync_millis=millis),
+    Verb.FAILING_FSYNC: lambda _: InjectedFaults(fsync_errno=errno.EIO),
+    Verb.DISK_FULL: lambda _: InjectedFaults(write_errno=errno.ENOSPC),
+    Verb.CLOCK_STEP: lambda millis: InjectedFaults(clock_millis=millis),
+}
+"""Verb -> what a broker finds in its file, given the fault's `millis`."""
+VERBS = frozenset(_MAKE)
 
 
 def injected(fault: Fault) -> InjectedFaults:
     """Return what a fault of one of `VERBS` is for a broker."""
-    millis = fault.parameters.millis or 0
-    match fault.verb:
-        case Verb.SLOW_FSYNC:
-            return InjectedFaults(fsync_millis=millis)
-        case Verb.FAILING_FSYNC:
-            return InjectedFaults(fsync_errno=errno.EIO)
-        case Verb.DISK_FULL:
-            return InjectedFaults(write_errno=errno.ENOSPC)
-        case _:
-            return InjectedFaults(clock_millis=millis)
+    return _MAKE[fault.verb](fault.parameters.millis or 0)
 
 
 class FaultFiles:

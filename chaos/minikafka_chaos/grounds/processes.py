@@ -255,10 +255,12 @@ class ProcessesGround(BrokerVerbs):
                         self._links.change(lambda faults: faults.join(targets.links))
                 case Verb.STORE_OUTAGE:
                     self._store_outage.begin(fault.id)
-                case _:
+                case verb if verb in FAULT_FILE_VERBS:
                     if not self._has_fault_files:
                         raise ToolTrouble("no broker looks for injected faults: no step of the scenario asked for them")
                     self._fault_files.add(fault, targets.brokers)
+                case _:
+                    return super().make(fault, targets)
         return {}
 
     def unmake(self, handle: Handle) -> list[str]:
@@ -270,6 +272,8 @@ class ProcessesGround(BrokerVerbs):
                     return healed(handle.targets) if ended else []
                 case Verb.STORE_OUTAGE:
                     return [STORE_IS_BACK] if self._store_outage.end(fault.id) else []
+                case verb if verb not in FAULT_FILE_VERBS:
+                    return super().unmake(handle)
             done = [f"ended {fault.verb.value} of broker {broker}" for broker in self._fault_files.remove(fault.id)]
         if fault.rule.serving is Serving.GIVES_UP:
             done += [line for broker in handle.targets.brokers if (line := self.bring_back(broker)) is not None]

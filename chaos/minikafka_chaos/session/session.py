@@ -201,7 +201,7 @@ class ChaosSession:
         self._do(Verb.CUT, broker, peers=others, parameters=Parameters(direction=DIRECTIONS[direction]))
 
     def heal(self, deadline_s: float = DEADLINE_S) -> list[str]:
-        """End everything that was broken or injected, and wait until every broker is ready; what was done, a line each."""
+        """End every fault and hook, start dead brokers, and wait until all are ready; what was done, a line each."""
         left = self._faults.close()
         self._faults = self._open_faults()
         with self.journal.action("heal", "Heal", "cluster") as action:

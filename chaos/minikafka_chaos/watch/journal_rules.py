@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from minikafka.telemetry.fault_verbs import Verb
+from minikafka.telemetry.fault_verbs import Serving, Verb, verbs
 
 from minikafka_chaos.watch.evidence import JournalLine
 from minikafka_chaos.watch.state import ReplicaKey, WatchedCondition
@@ -16,20 +16,8 @@ from minikafka_chaos.watch.state import ReplicaKey, WatchedCondition
 if TYPE_CHECKING:
     from minikafka_chaos.watch.fold import Draft
 
-DEADLY: Final = (Verb.KILL, Verb.TERMINATE, Verb.POWER_LOSS)
-LASTING: Final = frozenset(
-    each.value
-    for each in (
-        Verb.CUT,
-        Verb.DELAY,
-        Verb.LOSS,
-        Verb.SLOW_FSYNC,
-        Verb.FAILING_FSYNC,
-        Verb.DISK_FULL,
-        Verb.CLOCK_STEP,
-        Verb.STORE_OUTAGE,
-    )
-)
+DEADLY: Final = verbs(lambda rule: rule.lasts and rule.serving is Serving.ENDS)
+LASTING: Final = verbs(lambda rule: rule.lasts) - DEADLY - {Verb.PAUSE}
 """Faults of what is around a process; they are on until the journal says that they were recovered."""
 _PREFIX = "broker-"
 

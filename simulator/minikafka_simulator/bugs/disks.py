@@ -20,7 +20,7 @@ DISKS = (
         "replication/retention.py",
         "        log.delete_old_segments(now_ms, partition.high_watermark)\n",
         "        log.delete_old_segments(now_ms, log.log_end_offset)\n"),
-    Bug("forget-unflushed-limit", "a broker does not know how much its unflushed volume takes", "found with kubectl",
+    Bug("forget-unflushed-limit", "a broker does not know how much its unflushed volume takes", "MiniKafka",
         "log/manager.py",
         "                    self.unflushed_volume.limit = min(self.unflushed_volume.limit, there_is)\n",
         "                    self.unflushed_volume.limit = max(self.unflushed_volume.limit, there_is)\n"),

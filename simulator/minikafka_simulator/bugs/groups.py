@@ -8,7 +8,7 @@ INTERNAL_LOG, HOST, COORDINATOR = "replication/internal_log.py", "groups/host.py
 OFFSETS_LOG, COMMITS, GROUP_MEMBERSHIP = "groups/offsets_log.py", "groups/commits.py", "groups/membership.py"
 
 GROUPS = (
-    Bug("group-commit-early", "a coordinator answers before its record is replicated", "audit s31", INTERNAL_LOG,
+    Bug("group-commit-early", "a coordinator answers before its record is replicated", "R16, R18", INTERNAL_LOG,
         "            done(ErrorCode(results[0][1][0].error))\n",
         "            answers.append(ErrorCode(results[0][1][0].error))\n\n        answers = []\n",
         also=(SourcePatch(INTERNAL_LOG,
@@ -21,10 +21,10 @@ GROUPS = (
         "            for batch in log.read_batches(log.log_start_offset, log.log_end_offset):\n"
         "                if batch.header.next_offset <= end:\n"
         "                    yield batch\n"),
-    Bug("group-keep-deposed", "a coordinator keeps groups after losing their partition", "audit s07", HOST,
+    Bug("group-keep-deposed", "a coordinator keeps groups after losing their partition", "R15", HOST,
         "            self._forget_failures(partition)\n            self.coordinator.unload(partition, self._now())\n",
         "            self._forget_failures(partition)\n"),
-    Bug("group-load-beginning", "half a log counts as loaded", "own", HOST,
+    Bug("group-load-beginning", "half a log counts as loaded", "Kafka's GroupMetadataManager", HOST,
         "            batches = self._log.read(OFFSETS_TOPIC, partition)\n",
         "            batches = islice(self._log.read(OFFSETS_TOPIC, partition), 5)\n",
         also=(SourcePatch(HOST, "from typing import Final, Protocol\n",
@@ -41,7 +41,7 @@ GROUPS = (
     Bug("group-share-early", "shares are given out before they are stored", "Kafka's SyncGroup", COORDINATOR,
         "            lambda error, at: done(group_error(error), at),\n        )\n",
         "            lambda error, at: None,\n        )\n        done(ErrorCode.NONE, now)\n"),
-    Bug("group-store-nothing", "generations are not stored, offsets are", "own", OFFSETS_LOG,
+    Bug("group-store-nothing", "generations are not stored, offsets are", "Kafka's GroupMetadataManager", OFFSETS_LOG,
         "        write = _Write(done)\n",
         "        records = [record for record in records if record[0][:2] != GROUP_RECORD]\n"
         "        if not records:\n"
@@ -56,7 +56,8 @@ GROUPS = (
         "        sequence = self._log.next_sequence()\n",
         "        group.offsets.apply(changes, self._log.next_sequence())\n"
         "        sequence = self._log.next_sequence()\n"),
-    Bug("group-forget-late", "a commit that timed out and was replicated later is not taken into memory", "STATUS, late commits",
+    Bug("group-forget-late", "a commit that timed out and was replicated later is not taken into memory",
+        "Kafka's GroupMetadataManager",
         OFFSETS_LOG,
         "            if not write.answered or error is ErrorCode.NONE:\n", "            if not write.answered:\n"),
     Bug("group-shares-of-anybody", "whoever comes first hands in the shares", "Kafka's SyncGroup", GROUP_MEMBERSHIP,

@@ -10,7 +10,7 @@ COMMIT = "        return [Commit(self.lease.epoch, records, tuple(self._events))
 REFUSED = '        """The store refused, or its answer was lost."""\n        return self.end(str(error))\n'
 
 MEMBERSHIP = (
-    Bug("answer-before-commit", "a controller answers before the store has what it decided", "audit s11", TERM,
+    Bug("answer-before-commit", "a controller answers before the store has what it decided", "R15", TERM,
         COMMIT,
         "        decided, self._decided = self._decided, []\n"
         "        return [Commit(self.lease.epoch, records, tuple(self._events)), *decided]\n"),
@@ -27,7 +27,7 @@ MEMBERSHIP = (
     Bug("keep-last-image", "a new term begins with what the last one had decided, written or not", "KIP-631", LIFECYCLE,
         "        return [TermBegins(lease, image)]\n",
         '        self.kept = getattr(self, "kept", image)\n        return [TermBegins(lease, self.kept)]\n'),
-    Bug("snapshot-before-lease", "the snapshot is read before the lease is taken", "audit s12", LIFECYCLE,
+    Bug("snapshot-before-lease", "the snapshot is read before the lease is taken", "R15", LIFECYCLE,
         '        """The term may begin."""\n',
         '        """The term may begin."""\n'
         '        read = getattr(self, "read", None)\n'
@@ -58,7 +58,7 @@ MEMBERSHIP = (
     Bug("hear-old-incarnation", "a heartbeat of an old registration is accepted", "KIP-631, KIP-903", "controller/brokers.py",
         "        if broker.epoch != broker_epoch:\n            return HeartbeatAnswer(ErrorCode.STALE_BROKER_EPOCH)\n",
         "        broker_epoch = broker.epoch\n"),
-    Bug("take-part-unregistered", "the image is applied before the own registration is in it", "audit s10", LIFECYCLE,
+    Bug("take-part-unregistered", "the image is applied before the own registration is in it", "R12, R15", LIFECYCLE,
         "        return me if me is not None and self.broker_epoch >= 0 and me.epoch == self.broker_epoch else None\n",
         "        return me\n"),
     Bug("ready-at-once", "a broker is unfenced before its replicas match the image", "KIP-631", LIFECYCLE,

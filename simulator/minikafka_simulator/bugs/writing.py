@@ -21,7 +21,7 @@ WRITING = (
         APPEND,
         "        for _, known in self.partition.log.producers:\n            del known.batches[:-1]\n" + APPEND),
     Bug("restart-remembers-one-batch", "after a restart a broker knows the last batch of each producer only",
-        "Kafka's ProducerStateManager, found here", LOG_MANAGER,
+        "Kafka's ProducerStateManager", LOG_MANAGER,
         "(directory.previous_broker_epoch for directory in self._directories)\n",
         "(directory.previous_broker_epoch for directory in self._directories)\n"
         "                for log in self.logs.values():\n"

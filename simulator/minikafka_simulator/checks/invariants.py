@@ -19,8 +19,8 @@ class Invariant(NamedTuple):
 
 INVARIANTS: Mapping[str, Invariant] = {
     "A1 lost-write": Invariant(
-        "a record acknowledged with acks=all is in the log in the end, unless deleted by request; no reader is out of range "
-        "but before what was so deleted",
+        "a record acknowledged with acks=all is in the log in the end, unless deleted by request; a reader gets "
+        "OFFSET_OUT_OF_RANGE only below the deleted records",
         "Jepsen's Kafka workload",
     ),
     "A2 unseen": Invariant(
@@ -109,7 +109,7 @@ INVARIANTS: Mapping[str, Invariant] = {
         "a replica starts with the high watermark it checkpointed, as far as its log reaches", "KAFKA-1647"
     ),
     "B18 NoHastyShrink": Invariant(
-        "a leader drops no member within replica.lag.time.max.ms of its first moment", "Fluss #3698"
+        "a leader drops no member within replica.lag.time.max.ms of its first moment", "apache/fluss #3698"
     ),
     "B19 FlushedBeforeCommitted": Invariant(
         "of what a leader newly commits each member of its own ISR has fewer than flush.messages records unflushed",
@@ -142,7 +142,9 @@ INVARIANTS: Mapping[str, Invariant] = {
         "a broker is unfenced only when the replicas of that very incarnation have once matched the image", "KIP-631"
     ),
     "B28 OneController": Invariant(
-        "a term ends within two renewals of its lease after another broker took it, store and process willing", "KIP-631"
+        "a term ends within two renewals of its lease after another broker took it, counted while its "
+        "process runs and the store answers",
+        "KIP-631",
     ),
     "B29 IsrGoesFirst": Invariant(
         "nobody from outside the ISR is elected while a member of it lives, and throws that one out", "KIP-966"
@@ -153,7 +155,9 @@ INVARIANTS: Mapping[str, Invariant] = {
         "R11, R17, KAFKA-15046",
     ),
     "B31 LaggardsLeave": Invariant(
-        "a leader asks for an ISR without a follower that has for long not had what the leader's log had then", "R8, KIP-16"
+        "a leader asks for an ISR without a follower that has for longer than replica.lag.time.max.ms lacked records which the "
+        "leader had that long ago",
+        "R8, KIP-16",
     ),
     "B32 WhoKeepsUpJoins": Invariant(
         "a follower that gets all that its leader has with every fetch is soon asked into the ISR", "KIP-497"
@@ -200,12 +204,13 @@ INVARIANTS: Mapping[str, Invariant] = {
     "L1 leader": Invariant("after healing every partition has a leader", "Vanlightly's KIP-966 specification"),
     "L2 full ISR": Invariant("after healing every replica is in the ISR", "Vanlightly's KIP-966 specification"),
     "L3 progress": Invariant("after healing every send is answered", "Vanlightly's KIP-966 specification"),
+    "L4 bounded": Invariant("a schedule has no more events than a healthy cluster could make, and comes to its end", "MiniKafka"),
     "L5 groups": Invariant(
-        "after healing the members of a group share all there is, in one generation, and what they commit is acknowledged", "own"
+        "after healing the members of a group share all there is, in one generation, and what they commit is acknowledged",
+        "MiniKafka",
     ),
     "L6 TopicObjects": Invariant(
-        "after healing each topic has a MiniKafkaTopic that shows its last change, and one that is gone has none", "own"
+        "after healing each topic has a MiniKafkaTopic that shows its last change, and one that is gone has none", "MiniKafka"
     ),
-    "L4 bounded": Invariant("a run makes no more events than a healthy cluster could, and comes to its end", "own"),
-    "E1 no exception": Invariant("no event raises, not even an error of the log, while the disk takes everything", "own"),
+    "E1 no exception": Invariant("no event raises, not even an error of the log, while the disk takes everything", "MiniKafka"),
 }  # fmt: skip

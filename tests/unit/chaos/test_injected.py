@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from minikafka.log.injection import FaultFile, InjectedFaults
 from minikafka.telemetry.fault_verbs import Verb
+from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds.injected import FaultFiles
+from minikafka_chaos.grounds.processes import ProcessesGround
 from minikafka_chaos.grounds.store_outage import StoreOutage
-from minikafka_chaos.scenario.faults import Fault, Parameters
+from minikafka_chaos.scenario.faults import Fault, Handle, Parameters, Targets
 
 
 def test_faults_of_one_disk_add_up_and_end_one_by_one(tmp_path: Path) -> None:
@@ -32,6 +34,16 @@ def test_faults_of_one_disk_add_up_and_end_one_by_one(tmp_path: Path) -> None:
     assert faults_of(1) == InjectedFaults(50, 0, 0, -5)
     assert files.clear() == [1, 0]
     assert faults_of(0) == faults_of(1) == InjectedFaults()
+
+
+def test_a_verb_that_the_ground_does_not_know_becomes_no_other_fault(tmp_path: Path) -> None:
+    """Whoever adds a verb to the table and forgets this ground is told so: it is not a step of the clock, or nothing."""
+    ground = ProcessesGround(tmp_path)
+    unknown = Fault("new", Verb.RESTART)  # any verb that is not for `make`
+    with pytest.raises(ToolTrouble, match="the processes ground cannot Restart"):
+        ground.make(unknown, Targets((0,)))
+    with pytest.raises(ToolTrouble, match="the processes ground cannot undo Restart"):
+        ground.unmake(Handle(unknown, Targets((0,))))
 
 
 def test_outages_that_overlap_are_one_until_the_last_ends(tmp_path: Path) -> None:

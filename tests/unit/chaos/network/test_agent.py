@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from minikafka.telemetry.fault_verbs import LACKS, verbs
 from minikafka_chaos.network import command
 from minikafka_chaos.network.agent import Ask, NetworkAgent
 from minikafka_chaos.network.errors import BadRequest, NotNow
@@ -18,6 +19,11 @@ from tests.unit.chaos.network.cluster import HOME, NODE, UIDS, ApiPaths, address
 from tests.unit.chaos.network.kernel import Kernel
 
 ASK = Ask(HOME, "shop-broker-0", UIDS[0])
+
+
+def test_it_makes_every_fault_of_links_that_kubernetes_does_not_lack() -> None:
+    of_links = verbs(lambda rule: rule.is_of_links) - set(LACKS["kubernetes"])
+    assert {verb.value.lower() for verb in of_links} == set(LinkVerb)
 
 
 class Scene:

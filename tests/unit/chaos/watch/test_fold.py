@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minikafka.metadata.image import PartitionState
 from minikafka.protocol.types import TopicPartition
+from minikafka.telemetry.fault_verbs import Verb, verbs
 from minikafka_chaos.record.observe import Sample
 from minikafka_chaos.watch.evidence import Acknowledgements, EventLine, JournalLine, LogGrowth, Scrape
 from minikafka_chaos.watch.fold import Fold
@@ -256,6 +257,20 @@ def test_a_fault_is_on_until_it_is_recovered() -> None:
     fold.take(JournalLine(1.1, {**cut, "phase": "end"}))
     assert fold.state.broker(1).faults == ("Cut",)
     fold.take(JournalLine(2.0, {"kind": "recovered", "fault": "Cut", "targets": ["broker-1"], "by": "heal"}))
+    assert fold.state.broker(1).faults == ()
+
+
+@for_each(verbs(lambda rule: rule.lasts and not rule.everywhere))
+def test_every_fault_that_lasts_is_shown_and_ends(verb: Verb) -> None:
+    """Also one that is added to the table: it is on, or its broker is paused or dead."""
+    fold = led()
+    before = fold.state.broker(1)
+    fold.take(
+        JournalLine(1.0, {"kind": "action", "phase": "end", "fault": str(verb), "target": "broker-1", "ok": True})
+    )
+    during = fold.state.broker(1)
+    assert during.faults == (verb,) or (during.faults == () and during.condition != before.condition)
+    fold.take(JournalLine(2.0, {"kind": "recovered", "fault": str(verb), "targets": ["broker-1"], "by": "heal"}))
     assert fold.state.broker(1).faults == ()
 
 
