@@ -129,7 +129,9 @@ class UnflushedFile:
         self.size = n
 
     def fsync(self) -> None:
-        """Make the data file's own length durable (after a truncation)."""
+        """Make the length durable, of the last tail, too (after a truncation): a disk may keep what is on the volume."""
+        if self._tails:
+            self._tails[-1].file.fsync()
         self._data.fsync()
 
     def begin_flush(self) -> list[_Tail]:

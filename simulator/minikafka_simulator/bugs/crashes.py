@@ -56,6 +56,8 @@ CRASHES = (
         "        while self._tails:\n"
         "            self._fs.remove(self._tails.pop().path)\n"
         "        self._fs.remove(data_path)\n        while self._tails:\n"),
+    Bug("tail-unsynced", "a truncation of a tail is not fsynced", "found here", "log/unflushed.py",
+        "            self._tails[-1].file.fsync()\n", "            pass\n"),
     Bug("retention-before-names", "retention removes the only segment whose name is durable", "found here", RETENTION,
         "        if self._segments.take_new_files():\n", "        if False:\n"),
     Bug("retention-leaves-hole", "retention removes several segments, and nothing tells which", "found here", LOG,

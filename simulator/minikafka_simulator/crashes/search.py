@@ -16,8 +16,8 @@ from minikafka_simulator.crashes.life import LED, NOW_MS, UNFLUSHED, RecordedLif
 from minikafka_simulator.crashes.operations import ROOT, Contents, Removed, Synced
 from minikafka_simulator.crashes.states import CrashState, Prefix
 
-AGAIN = 8
-"""Every so manieth recovery is crashed, too."""
+AGAIN = 0.12
+"""The share of recoveries that are crashed, too."""
 REPAIRS_AGAIN = 0.5
 """The share of those that have much to repair."""
 PREFIXES_OF_A_RECOVERY = 4
@@ -74,7 +74,7 @@ def search(
             continue
         outcome.prefixes += 1
         rng = random.Random(seed << 32 | prefix.length)
-        for state in _states(life, prefix, rng, states):
+        for number, state in enumerate(_states(life, prefix, rng, states)):
             step, expected = life.expectations.at(prefix.length)
             key = state.contents.digest(life.disk.is_directory), id(expected)
             if key in seen:
@@ -82,9 +82,9 @@ def search(
                 continue
             seen.add(key)
             outcome.states += 1
-            with_second = outcome.states % AGAIN == 0
+            own = random.Random(f"{seed}/{prefix.length}/{number}")  # a replay makes the same choices
             try:
-                _try(life, state, expected, rng, outcome, with_second)
+                _try(life, state, expected, own, outcome)
             except Wrong as wrong:
                 violation = BrokenPromise(
                     seed, prefix.length, step, state.choice, str(wrong), _last(life, prefix.length)
@@ -125,13 +125,11 @@ def _wipe(contents: Contents) -> None:
         contents.directories[node] = {}
 
 
-def _try(
-    life: RecordedLife, state: CrashState, expected: Expected, rng: random.Random, outcome: CrashSearch, again: bool
-) -> None:
+def _try(life: RecordedLife, state: CrashState, expected: Expected, rng: random.Random, outcome: CrashSearch) -> None:
     recovered = _recover(life, state.contents, expected)
     if not state.is_power_loss:
         _check_nothing_lost(recovered, expected)
-    if not again and not (_repairs_all(recovered) and rng.random() < REPAIRS_AGAIN):
+    if rng.random() >= (REPAIRS_AGAIN if _repairs_all(recovered) else AGAIN):
         return
     _crash_recovery(life, recovered, expected, rng, outcome)
     _go_on(life, recovered)
