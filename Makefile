@@ -5,7 +5,7 @@ RUN := .venv/bin/python
 .DEFAULT_GOAL := help
 
 .PHONY: help demo venv test quick full bill adversary apiserver e2e e2e-full e2e-nodes kind kind-down check bench bench-judging bench-spark simulated judged-runs judges format docs
-.PHONY: constraints clean scenarios compare examples spec site fuzz
+.PHONY: constraints clean scenarios compare examples spec site fuzz crashes
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -89,6 +89,9 @@ bench-judging: venv ## CPU and memory of a verdict on up to ten million sends (7
 
 simulated: venv ## share of the broker's lines that 300 schedules of the simulator run; ARGS='--seeds 1..50 --files'
 	@$(RUN) tools/simulated_share.py $(ARGS)
+
+crashes: venv ## what a crash may leave of a broker's files, at every prefix of its system calls: minutes; ARGS='--seed 3 --states 50'
+	@$(RUN) -m minikafka_simulator.commands.crashes $(ARGS)
 
 judged-runs: venv ## a thousand simulated runs, bug seeds on and off, whose verdicts are held against the disks; ARGS='--runs 100'
 	@$(RUN) -m bench.judged_runs $(or $(ARGS),--runs 1000)

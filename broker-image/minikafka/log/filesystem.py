@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable
 from typing import Protocol
 
 from minikafka.log.simulated_disk import MemoryFileSystem
@@ -121,28 +120,29 @@ class FileSystem(Protocol):
         """Take an exclusive lock that ends with the process. Raises BlockingIOError when another process holds it."""
 
 
-_writev: Callable[..., int] = os.writev
-_write = os.write
-
-
 class RealFile:
-    """A file of the operating system."""
+    """A file of the operating system.
+
+    `system` has the system calls; a subclass that records them, or runs them on a disk in memory, has others.
+    """
 
     __slots__ = ("_fd", "_path", "size")
+
+    system = os
 
     def __init__(self, path: str, flags: int) -> None:
         self._fd = -1  # before open: __del__ runs even when open fails
         self._path = path
-        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
-        self.size = os.fstat(self._fd).st_size
+        self._fd = self.system.open(path, flags | os.O_CLOEXEC, 0o644)
+        self.size = self.system.fstat(self._fd).st_size
 
     def append(self, *buffers: Buffer) -> None:
         if len(buffers) == 1:
             size = len(buffers[0])
-            written = _write(self._fd, buffers[0])
+            written = self.system.write(self._fd, buffers[0])
         else:
             size = sum(map(len, buffers))
-            written = _writev(self._fd, buffers)
+            written = self.system.writev(self._fd, buffers)
         if written != size:
             self._append_rest(buffers, written)
         self.size += size
@@ -155,20 +155,20 @@ class RealFile:
             written -= skip
             view = view[skip:]
             while view:
-                n = _write(self._fd, view)
+                n = self.system.write(self._fd, view)
                 if n == 0:
                     raise OSError(errno.EIO, "the disk takes no more bytes", self._path)
                 view = view[n:]
 
     def pread(self, n: int, position: int) -> bytes:
-        return os.pread(self._fd, n, position)
+        return self.system.pread(self._fd, n, position)
 
     def truncate(self, n: int) -> None:
-        os.ftruncate(self._fd, n)
+        self.system.ftruncate(self._fd, n)
         self.size = n
 
     def fsync(self) -> None:
-        os.fdatasync(self._fd)
+        self.system.fdatasync(self._fd)
 
     def fileno(self) -> int:
         return self._fd
@@ -176,7 +176,7 @@ class RealFile:
     def close(self) -> None:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
-            os.close(fd)
+            self.system.close(fd)
 
     def __del__(self) -> None:
         self.close()
@@ -198,7 +198,9 @@ class _RealLock:
 
 
 class RealFileSystem:
-    """The disk of this machine."""
+    """The disk of this machine. `system` as in RealFile."""
+
+    system = os
 
     def _open(self, path: str, flags: int) -> RealFile:
         return RealFile(path, flags)
@@ -210,39 +212,39 @@ class RealFileSystem:
         return self._open(path, os.O_RDONLY)
 
     def listdir(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        return sorted(self.system.listdir(path))
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)
+        return self.system.path.exists(path)
 
     def is_dir(self, path: str) -> bool:
-        return os.path.isdir(path)
+        return self.system.path.isdir(path)
 
     def file_size(self, path: str) -> int:
-        return os.stat(path).st_size
+        return self.system.stat(path).st_size
 
     def modified_ms(self, path: str) -> int:
-        return os.stat(path).st_mtime_ns // 1_000_000
+        return self.system.stat(path).st_mtime_ns // 1_000_000
 
     def makedirs(self, path: str) -> None:
-        if os.path.isdir(path):
+        if self.system.path.isdir(path):
             return
-        parent = os.path.dirname(os.path.abspath(path))
+        parent = self.system.path.dirname(self.system.path.abspath(path))
         self.makedirs(parent)
         try:
-            os.mkdir(path)
+            self.system.mkdir(path)
         except FileExistsError:
-            if not os.path.isdir(path):
+            if not self.system.path.isdir(path):
                 raise
         self.fsync_dir(parent)
 
     def rename(self, old: str, new: str) -> None:
-        os.replace(old, new)
-        self.fsync_dir(os.path.dirname(new))
+        self.system.replace(old, new)
+        self.fsync_dir(self.system.path.dirname(new))
 
     def remove(self, path: str) -> None:
         try:
-            os.unlink(path)
+            self.system.unlink(path)
         except FileNotFoundError:
             pass
 
@@ -253,8 +255,11 @@ class RealFileSystem:
             pass
 
     def read_bytes(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            return file.read()
+        file = self.open_read(path)
+        try:
+            return file.pread(file.size, 0)
+        finally:
+            file.close()
 
     def write_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
         temporary = path + ".tmp"
@@ -265,39 +270,39 @@ class RealFileSystem:
                 file.fsync()
         finally:
             file.close()
-        os.replace(temporary, path)
+        self.system.replace(temporary, path)
         if durable:
-            self.fsync_dir(os.path.dirname(path))
+            self.fsync_dir(self.system.path.dirname(path))
 
     def fsync_path(self, path: str) -> None:
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = self.system.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return
         try:
-            os.fsync(fd)
+            self.system.fsync(fd)
         finally:
-            os.close(fd)
+            self.system.close(fd)
 
     def write_again(self, path: str) -> None:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        fd = self.system.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             position = 0
-            while chunk := os.pread(fd, REWRITE_CHUNK_BYTES, position):
-                position += os.pwrite(fd, chunk, position)
-            os.fsync(fd)
+            while chunk := self.system.pread(fd, REWRITE_CHUNK_BYTES, position):
+                position += self.system.pwrite(fd, chunk, position)
+            self.system.fsync(fd)
         finally:
-            os.close(fd)
+            self.system.close(fd)
 
     def fsync_dir(self, path: str) -> None:
         self.fsync_path(path or ".")
 
     def disk_free(self, path: str) -> int:
-        stat = os.statvfs(path)
+        stat = self.system.statvfs(path)
         return stat.f_bavail * stat.f_frsize
 
     def disk_size(self, path: str) -> int:
-        stat = os.statvfs(path)
+        stat = self.system.statvfs(path)
         return stat.f_blocks * stat.f_frsize
 
     def lock(self, path: str) -> FileLock:

@@ -477,9 +477,12 @@ class Log:
             # First: whatever fails below, nobody may count on more than this.
             was_flushed = self._flusher.lower(boundary.offset)
             self.log_end_offset = boundary.offset
+            is_below_start = boundary.offset < self.log_start_offset
             self.log_start_offset = min(self.log_start_offset, boundary.offset)
             with self._availability.offline_unless_done("truncation failed"):
                 self._truncation.cut(boundary, self.log_start_offset, was_flushed=was_flushed)
+                if is_below_start and self._on_log_start_moved is not None:
+                    self._on_log_start_moved()  # not before: records that were deleted would be there again
         return before - self.log_end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -539,6 +542,8 @@ class Log:
         if gone == len(self.segments):
             self.roll()  # a log always has an active segment
         self.settle_flush()
+        if gone > 1:  # a power loss may bring any of them back, which would be a hole in the log
+            self.increment_log_start_offset(self.segments[gone].base_offset)
         with self._availability.offline_unless_done("deleting old segments failed"):
             self._retention.delete(gone)
         self.increment_log_start_offset(max(self.log_start_offset, self.segments[0].base_offset))

@@ -221,13 +221,15 @@ class ProducerStateManager:
     def rebuild(self, segments: SegmentList, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Load the newest usable snapshot at or below the log end offset, and replay the batches after it. Raises OSError.
 
-        `now_ms` expires old producers; 0 expires none.
+        Also those between the snapshot and a log start that has moved: a producer that is known by an earlier batch than its
+        last could not go on. (Kafka passes over them.) `now_ms` expires old producers; 0 expires none.
         """
         self.clear()
-        start = segments[0].base_offset
+        oldest = segments[0].base_offset
+        start = max(oldest, log_start_offset)
         for offset in reversed(self._snapshots()):
             path = self._path(offset)
-            if offset <= log_end_offset and offset >= start:
+            if oldest <= offset <= log_end_offset:
                 try:
                     loaded = decode_snapshot(self._fs.read_bytes(path), path)
                 except CorruptSnapshot:
@@ -237,7 +239,7 @@ class ProducerStateManager:
                     start = offset
                     break
             self._fs.remove(path)
-        self._replay(segments, max(start, log_start_offset))
+        self._replay(segments, start)
         if now_ms:
             self.remove_expired(now_ms)
 

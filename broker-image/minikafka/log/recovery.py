@@ -111,7 +111,7 @@ class LogLoader:
         self._load_epochs()
         if self.restart is not None:
             self.epochs.clear()
-        segments.open(bases)
+        segments.open(self._without_deleted(bases))
         self._load_segments()
         if not self.clean and segments and self.recovery_point > segments.active.next_offset:
             self.notes.append(f"the recovery point {self.recovery_point} is beyond the end: everything is recovered")
@@ -143,7 +143,6 @@ class LogLoader:
             log.truncate_fully_and_start_at(log.log_start_offset)
         self.epochs.truncate_from_end(log.log_end_offset)
         self.epochs.truncate_from_start(log.log_start_offset)
-        self.epochs.release()
         if not self.clean:
             self.epochs.mark_dirty()  # what the process before wrote need not be on the disk
             whole, problems = self.producers.check_snapshots()
@@ -154,6 +153,7 @@ class LogLoader:
             self.flusher.lower(self.recovery_point)
             self.segments.mark_new_files()
             log.flush()
+        self.epochs.release()  # last: as long as the checkpoint is damaged a crash has all indexes written anew
         if self.fsync_failed:
             fs.remove(f"{self.directory}/{FSYNC_FAILED}")
             fs.fsync_dir(self.directory)
@@ -200,6 +200,16 @@ class LogLoader:
             if parsed is not None and parsed[1] in ("index", "timeindex", "txnindex") and parsed[0] not in bases:
                 fs.remove(f"{self.directory}/{name}")
         return bases
+
+    def _without_deleted(self, bases: list[int]) -> list[int]:
+        """Remove the segments below the log start, which were being deleted: there may be holes between them."""
+        first = max((n for n, base in enumerate(bases) if base <= self.log_start_offset), default=0)
+        if first:
+            self.fs.fsync_dir(self.directory)  # the names of those that stay come first
+        for base in bases[:first]:
+            for kind in ("log", "index", "timeindex"):
+                self.fs.remove(segment_path(self.directory, base, kind))
+        return bases[first:]
 
     def _write_again(self, bases: list[int]) -> None:
         """Give what may be in memory only to the disk: the segments from the recovery point on, and the epochs."""

@@ -130,7 +130,9 @@ class UnflushedFile:
         self.size = n
 
     def fsync(self) -> None:
-        """Make the data file's own length durable (after a truncation)."""
+        """Make the length durable, of the last tail, too (after a truncation): a disk may keep what is on the volume."""
+        if self._tails:
+            self._tails[-1].file.fsync()
         self._data.fsync()
 
     def begin_flush(self) -> list[_Tail]:
@@ -169,11 +171,12 @@ class UnflushedFile:
             tail.file.close()
 
     def remove(self, data_path: str) -> None:
-        """Delete all files; tails first, so that no tail is left without its data file."""
+        """Delete all files. A data file without its tails would be a segment that ends too early, and what follows it be dropped;
+        tails without their data file are dropped by who opens the log."""
+        self._fs.remove(data_path)
         while self._tails:
             self._fs.remove(self._tails[-1].path)
             self._volume.shrank(self._tails.pop().held)
-        self._fs.remove(data_path)
 
 
 def _directory_of(prefix: str) -> str:

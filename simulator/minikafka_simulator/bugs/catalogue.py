@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from minikafka_simulator.bugs.bug import Bug
+from minikafka_simulator.bugs.crashes import CRASHES
 from minikafka_simulator.bugs.disks import DISKS
 from minikafka_simulator.bugs.groups import GROUPS
 from minikafka_simulator.bugs.in_process import planted
@@ -23,6 +24,9 @@ from minikafka_simulator.bugs.writing import WRITING
 BUG_SEEDS: Mapping[str, Bug] = {
     bug.name: bug for bug in (*REPLICATION, *MEMBERSHIP, *GROUPS, *DISKS, *STORES, *SERVER, *WRITING, *RULES)
 }
+
+CRASH_BUGS: Mapping[str, Bug] = {bug.name: bug for bug in CRASHES}
+"""Those that `make crashes` plants and looks for: a schedule of the simulator rarely meets the moment that shows them."""
 
 
 def with_bug_seed(name: str | None) -> AbstractContextManager[None]:

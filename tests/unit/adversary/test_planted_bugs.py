@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from minikafka_simulator.bugs.bug import Bug, Drifted, planted_texts
-from minikafka_simulator.bugs.catalogue import BUG_SEEDS
+from minikafka_simulator.bugs.catalogue import BUG_SEEDS, CRASH_BUGS
 
 from tests.adversary import __main__ as command
 from tests.adversary import hunt, results
@@ -44,7 +44,7 @@ def test_what_the_simulator_does_not_see_has_its_reason() -> None:
 
 
 def test_no_two_are_the_same() -> None:
-    for bugs in (BUGS, BUG_SEEDS):
+    for bugs in (BUGS, BUG_SEEDS, CRASH_BUGS):
         assert len({tuple(planted_texts(bug, sources(bug)).items()) for bug in bugs.values()}) == len(bugs)
 
 

@@ -109,16 +109,15 @@ class TestReal:
             os.fstat(fd)
 
     def test_a_partial_write_is_completed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from minikafka.log import filesystem
-
         file = RealFileSystem().open_append(f"{tmp_path}/f")
-        monkeypatch.setattr(filesystem, "_write", lambda fd, data: os.write(fd, bytes(data)[:3]))
-        monkeypatch.setattr(filesystem, "_writev", lambda fd, data: os.write(fd, b"".join(map(bytes, data))[:4]))
+        write = os.write
+        monkeypatch.setattr(os, "write", lambda fd, data: write(fd, bytes(data)[:3]))
+        monkeypatch.setattr(os, "writev", lambda fd, data: write(fd, b"".join(map(bytes, data))[:4]))
         file.append(b"abcdefgh")
         file.append(b"12", b"345", b"6789")
         assert file.size == 17
         assert (tmp_path / "f").read_bytes() == b"abcdefgh123456789"
-        monkeypatch.setattr(filesystem, "_write", lambda fd, data: 0)
+        monkeypatch.setattr(os, "write", lambda fd, data: 0)
         with pytest.raises(OSError, match="no more bytes"):
             file.append(b"x")
 

@@ -434,7 +434,7 @@ class TestUnflushedVolume:
             assert contents(again) == written
             assert_sound(fs, again)
 
-    def test_deleting_a_segment_removes_its_tails_first(self) -> None:
+    def test_deleting_a_segment_removes_its_data_file_first(self) -> None:
         fs, log = filled(12, SMALL, unflushed=True)
         order: list[str] = []
 
@@ -445,8 +445,18 @@ class TestUnflushedVolume:
         fs.fault_hook = hook
         log.truncate_fully_and_start_at(100)
         assert fs.listdir(TAILS) == []
-        assert order[0].startswith(TAILS)
-        assert order[1].startswith(DIR)
+        assert order[0].startswith(DIR)
+        assert order[1].startswith(TAILS)
+
+    def test_a_truncated_tail_does_not_come_back_after_a_power_loss(self) -> None:
+        """Found by crash states: the volume may be a disk, which keeps what was once written back."""
+        fs, log = filled(3, unflushed=True)
+        for name in fs.listdir(TAILS):
+            fs.fsync_path(f"{TAILS}/{name}")
+        fs.fsync_dir(TAILS)
+        log.truncate_to(3)
+        fs.power_loss()
+        assert open_log(fs, clean=False, unflushed=True).log_end_offset == 3
 
     def test_reads_beyond_the_end_are_empty(self) -> None:
         _, log = filled(1, unflushed=True)

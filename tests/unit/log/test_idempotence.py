@@ -295,3 +295,17 @@ class TestSnapshotFormat:
             data[2:6] = crc32c(data[6:]).to_bytes(4, "big")
         with pytest.raises(CorruptSnapshot, match="file"):
             decode_snapshot(bytes(data), "file")
+
+
+def test_a_producer_goes_on_whose_last_batches_lie_between_a_snapshot_and_the_log_start() -> None:
+    """Found by crash states, where Kafka's rule was followed: the snapshot's batch was taken for the last one."""
+    fs = MemoryFileSystem()
+    log = open_log(fs)
+    send(log, 0)
+    log.roll()
+    send(log, 2)
+    send(log, 4)
+    fs.kill()
+    again = open_log(fs, clean=False, log_start_offset=6)
+    assert send(again, 6).first_offset == 6
+    assert send(again, 4).duplicate

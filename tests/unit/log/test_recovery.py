@@ -441,3 +441,24 @@ class TestEpochCheckpoint:
         fs.power_loss()
         found = open_log(fs, clean=True, recovery_point=9)
         assert found.recovery.notes == () and found.epochs.entries == log.epochs.entries
+
+
+def test_epochs_are_whole_again_only_when_the_indexes_are() -> None:
+    """Found by crash states: with whole epochs the next start believed indexes that the first had not got to the disk."""
+    fs, log = filled(12, LogConfig(segment_bytes=400, index_interval_bytes=60))
+    log.close()
+    damaged = b"0\n1"
+    fs.write_atomic(f"{DIR}/{CHECKPOINT_NAME}", damaged)
+
+    def refuse(operation: str, path: str) -> None:
+        if operation == "fsync" and path.endswith("index"):
+            raise OSError(errno.EIO, "Input/output error", path)
+
+    fs.fault_hook = refuse
+    with pytest.raises(LogDirFailure):
+        open_log(fs, log.config, clean=False, recovery_point=log.log_end_offset)
+    fs.fault_hook = None
+    fs.power_loss()
+    assert fs.read_bytes(f"{DIR}/{CHECKPOINT_NAME}") == damaged
+    again = open_log(fs, log.config, clean=False, recovery_point=log.log_end_offset)
+    assert (again.log_end_offset, again.epochs.entries) == (36, [EpochEntry(0, 0)])

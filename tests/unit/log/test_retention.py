@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 
 import pytest
 from minikafka.log.errors import LogDirFailure, OffsetOutOfRange
@@ -10,6 +11,7 @@ from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.log.log import Log, LogConfig
 
 from tests.unit.log.build import DIR, NOW_MS, TAILS, assert_sound, batch, filled, open_log
+from tests.unit.log.managed import ID_A, A, open_manager
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -130,3 +132,60 @@ def test_a_disk_that_refuses_is_a_typed_error() -> None:
     with pytest.raises(LogDirFailure):
         log.increment_log_start_offset(20)
     assert filled(1)[1].delete_old_segments(NOW_MS, 0) == 0
+
+
+def test_a_process_that_dies_while_it_deletes_loses_nothing_else() -> None:
+    """Found by crash states: a data file that was left without its tails ended the log, and all behind it was dropped."""
+    for refused in range(20):
+        fs, log = segments_of_three(LogConfig(retention_ms=5000), unflushed=True)
+        removed = 0
+
+        def die(operation: str, path: str, refused: int = refused) -> None:
+            nonlocal removed
+            if operation == "remove":
+                removed += 1
+                if removed > refused:
+                    raise OSError(errno.EIO, "Input/output error", path)
+
+        fs.fault_hook = die
+        with pytest.raises(LogDirFailure):
+            log.delete_old_segments(NOW_MS + DAY_MS, 27)
+        fs.fault_hook = None
+        fs.kill()
+        again = open_log(fs, log.config, clean=False, unflushed=True)
+        assert again.log_end_offset == 30, refused
+
+
+def test_segments_that_a_power_loss_brings_back_are_no_hole_in_the_log() -> None:
+    """Found by crash states: of several deleted segments the later may be gone and the earlier back, until the folder is
+    fsynced."""
+    config = LogConfig(segment_bytes=200, retention_ms=5000)
+    for seed in range(20):
+        fs = MemoryFileSystem()
+        log = open_manager(fs, config=config).create(A, ID_A)
+        for n in range(10):
+            log.append_as_leader(batch(3, timestamp=NOW_MS + 1000 * n), 0, NOW_MS + 1000 * n)
+        log.flush()
+
+        def refuse(operation: str, path: str, directory: str = log.directory) -> None:
+            if (operation, path) == ("fsync_dir", directory):
+                raise OSError(errno.EIO, "Input/output error", path)
+
+        fs.fault_hook = refuse
+        with pytest.raises(LogDirFailure):
+            log.delete_old_segments(NOW_MS + 10_003, 30)
+        fs.fault_hook = None
+        fs.crash(random.Random(seed))
+        again = open_manager(fs, config=config).logs[A]
+        assert (again.log_start_offset, again.log_end_offset) == (18, 30), seed
+
+
+def test_a_power_loss_while_it_deletes_does_not_take_what_is_left() -> None:
+    """Found by crash states: the name of the next segment was not durable yet, and the log began anew at 0."""
+    fs, log = segments_of_three(LogConfig(retention_ms=5000))
+    done: list[tuple[str, str]] = []
+    fs.fault_hook = lambda operation, path: done.append((operation, path))
+    assert log.delete_old_segments(NOW_MS + DAY_MS, 30) == 10
+    removed = [n for n, (operation, _) in enumerate(done) if operation == "remove"]
+    assert ("fsync_dir", DIR) in done[: removed[0]]
+    assert ("fsync_dir", DIR) in done[removed[-1] :]
