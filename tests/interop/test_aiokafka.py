@@ -193,7 +193,11 @@ async def test_a_topic_is_made_when_it_is_first_written_to(bootstrap: str, topic
 async def test_administration(bootstrap: str, topic: str, group: str) -> None:
     await create(bootstrap, topic, 1)
     async with started(AIOKafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
-        assert topic in await admin.list_topics()
+
+        async def listed() -> bool:
+            return topic in await admin.list_topics()
+
+        await until(listed, what="the broker that is asked knows the topic")
         assert len((await admin.describe_cluster())["brokers"]) == 3
         await admin.create_partitions({topic: NewPartitions(2)})
         await send(bootstrap, topic, [b"one", b"two"], partition=1)

@@ -207,7 +207,7 @@ def test_a_topic_is_made_when_it_is_first_written_to(bootstrap: str, topic: str)
 def test_administration(bootstrap: str, admin: KafkaAdminClient, created: str, group: str) -> None:
     with pytest.raises(TopicAlreadyExistsError):
         admin.create_topics([NewTopic(created, 1, 1)])
-    assert created in admin.list_topics()
+    until_now(lambda: created in admin.list_topics(), what="the broker that is asked knows the topic")
     assert len(admin.describe_cluster()["brokers"]) == 3
     admin.create_partitions({created: NewPartitions(PARTITIONS + 1)})
     send(bootstrap, created, [b"one", b"two"], partition=PARTITIONS)

@@ -22,6 +22,11 @@ from tests.forms import for_each
 EARLY = ("rename-unsynced-file", "folder-unsynced-parent", "trust-sealed")
 """Mistakes that a short prefix of the first life shows."""
 OF_THE_STORE = "commit-unsynced"
+RARE = (
+    "epochs-before-indexes", "tails-before-data", "tail-unsynced", "retention-before-names", "retention-leaves-hole",
+    "pass-over-producers", "start-above-end",
+)  # fmt: skip
+"""Those that a dozen lives show late or not at all; each has a test of its own (docs/internals/what-it-found.md)."""
 STATES = 6
 LIVES = 12
 
@@ -133,7 +138,7 @@ def test_every_prefix_of_a_life(seed: int) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", sorted(set(CRASH_BUGS) - {*EARLY, OF_THE_STORE}))
+@pytest.mark.parametrize("name", sorted(set(CRASH_BUGS) - {*EARLY, *RARE, OF_THE_STORE}))
 def test_every_mistake_is_noticed(name: str) -> None:
     with planted(CRASH_BUGS[name]):
         assert any(search(seed, STATES).violations for seed in range(1, LIVES + 1))
