@@ -73,7 +73,7 @@ class Target:
 
         Raises Refuted, TooSlow, TooLarge, and whatever the reader raises that is not declared.
         """
-        before, peak = _resident_bytes(), _peak_bytes()
+        before, peak = resident_bytes(), peak_bytes()
         began = time.thread_time()
         try:
             self.run(data)
@@ -82,7 +82,7 @@ class Target:
         seconds = time.thread_time() - began
         if seconds > SECONDS_MAX:
             raise TooSlow(f"{self.name}: {seconds:.1f} s for {len(data)} bytes; {SECONDS_MAX:.0f} s is allowed")
-        highest = _peak_bytes()
+        highest = peak_bytes()
         if highest > peak and (taken := (highest - before) >> 20) > self.megabytes_max:
             raise TooLarge(f"{self.name}: {taken} MB for {len(data)} bytes; {self.megabytes_max} MB are allowed")
 
@@ -91,10 +91,12 @@ class Target:
         return sorted((FOUND / self.name).glob("*"))
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
+    """Return the memory that this process has now."""
     with open("/proc/self/statm", "rb", buffering=0) as file:
         return int(file.read().split()[1]) * _PAGE
 
 
-def _peak_bytes() -> int:
+def peak_bytes() -> int:
+    """Return the most that this process ever had."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
