@@ -159,11 +159,6 @@ def parse_clean_shutdown(data: bytes) -> int:
     too)."""
     try:
         return int(json.loads(data)["brokerEpoch"])
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        OverflowError,
-        RecursionError,
-    ):  # Infinity is a number in JSON as Python has it
+    # Infinity is a number in JSON as Python has it.
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return -1

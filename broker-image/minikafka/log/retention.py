@@ -52,10 +52,9 @@ class Retention:
 
     def delete(self, count: int) -> None:
         """Delete so many of the oldest segments, durably; one at least is left. A failure leaves some of them."""
+        # Else a power loss might take what is left, and the log begin elsewhere.
         if self._segments.take_new_files():
-            self._fs.fsync_dir(
-                self._directory
-            )  # else a power loss might take what is left, and the log begin elsewhere
+            self._fs.fsync_dir(self._directory)
         self._segments.remove_first(count)
         self._producers.remove_snapshots(below=self._segments[0].base_offset)
         self._fs.fsync_dir(self._directory)  # some of them coming back after a power loss would leave a hole

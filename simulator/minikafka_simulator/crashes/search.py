@@ -73,9 +73,9 @@ def search(
         if chosen is not None and prefix.length not in chosen:
             continue
         outcome.prefixes += 1
+        step, expected = life.expectations.at(prefix.length)
         rng = random.Random(seed << 32 | prefix.length)
         for number, state in enumerate(_states(life, prefix, rng, states)):
-            step, expected = life.expectations.at(prefix.length)
             key = state.contents.digest(life.disk.is_directory), id(expected)
             if key in seen:
                 outcome.known += 1
