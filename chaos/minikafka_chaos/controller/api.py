@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Final
 
-from minikafka_kube.api.part import Conditions, Part, rule, rules
+from minikafka_kube.api.part import Part, rule, rules
 from pydantic import ConfigDict, Field
 
+from minikafka_chaos.controller.schedule_status import ScheduleStatus
 from minikafka_chaos.controller.status import ExperimentStatus
 from minikafka_chaos.scenario.scenario import ScenarioSpec
 
@@ -146,38 +146,6 @@ class ScheduleSpec(Part):
         list[ExperimentTemplate],
         Field(min_length=1, max_length=TEMPLATES_MAX, description="The experiments, one of which is chosen each time."),
     ]
-
-
-class MissedTime(Part):
-    """A time at which no experiment was made."""
-
-    time: Annotated[datetime, Field(description="When it would have been.")]
-    why: Annotated[str, Field(max_length=1024, description="Why there was none.")]
-
-
-class ScheduleStatus(Part):
-    """The schedule as it is."""
-
-    observed_generation: Annotated[
-        int | None,
-        Field(json_schema_extra={"format": "int64"}, description="The generation of the spec this speaks of."),
-    ] = None
-    conditions: Conditions | None = None
-    active: Annotated[str | None, Field(max_length=253, description="The experiment that goes on.")] = None
-    last_schedule_time: Annotated[datetime | None, Field(description="The latest time that was dealt with.")] = None
-    last_suspended_time: Annotated[
-        datetime | None,
-        Field(description="The latest time that passed while it was suspended: none was made, and none missed."),
-    ] = None
-    next_schedule_time: Annotated[
-        datetime | None, Field(description="The next one; none while it is suspended, or not accepted.")
-    ] = None
-    made: Annotated[int | None, Field(description="Experiments made.")] = None
-    missed: Annotated[int | None, Field(description="Times at which none was made.")] = None
-    last_missed: Annotated[MissedTime | None, Field(description="The latest of these.")] = None
-    last_verdict: Annotated[
-        str | None, Field(max_length=63, description="The verdict of the experiment that ended last.")
-    ] = None
 
 
 class Schedule(Part):

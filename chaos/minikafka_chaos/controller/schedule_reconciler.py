@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from minikafka_kube.api_server import TRANSIENT, ApiError, ApiServer
 from minikafka_kube.events import Emit
@@ -15,6 +15,7 @@ from minikafka_kube.loops import ReconcileResult
 from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE, SCHEDULE_LABEL, Object
 from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import REFUSALS, STALE_RETRY_SECONDS, Events, words_of
+from minikafka_chaos.controller.schedule_status import ScheduleStatus
 from minikafka_chaos.controller.schedules import Make, ObservedSchedule, Step, WriteScheduleStatus, decide, not_made
 from minikafka_chaos.controller.steps import Remove, Wait
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
@@ -114,9 +115,9 @@ class ScheduleReconciler:
                 return f"there is a ChaosExperiment {name} that is not this schedule's"
         return ""
 
-    async def _write(self, seen: ObservedSchedule, status: Mapping[str, Any], events: Sequence[Emit]) -> None:
+    async def _write(self, seen: ObservedSchedule, status: ScheduleStatus, events: Sequence[Emit]) -> None:
         namespace = seen.schedule["metadata"]["namespace"]
-        await self._server.replace_status(SCHEDULE, namespace, {**seen.schedule, "status": dict(status)})
+        await self._server.replace_status(SCHEDULE, namespace, {**seen.schedule, "status": status.document()})
         missed = [event for event in events if event.reason == Happening.MISSED]
         if missed:
             self._telemetry.missed.labels(namespace, seen.name).inc(len(missed))

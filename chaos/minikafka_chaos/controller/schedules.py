@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from itertools import count, islice, takewhile
-from typing import Any, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from datetime import datetime
+from functools import cached_property
+from itertools import islice, takewhile
+from typing import Final
 
-from cronsim import CronSim, CronSimError
-from minikafka_kube.conditions import Judgement, written
+from minikafka_kube.conditions import Judgement
 from minikafka_kube.events import Emit
 from minikafka_kube.instants import instant, time_text
 from minikafka_kube.observed import deleting
-from pydantic import ValidationError
 
 from minikafka_chaos.controller.api import ScheduleSpec
 from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGED_BY_LABEL, MANAGER, SCHEDULE, SCHEDULE_LABEL, Object
 from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
+from minikafka_chaos.controller.schedule_status import ScheduleStatus, missed_words
+from minikafka_chaos.controller.schedule_times import BadSchedule, spec_of, times
 from minikafka_chaos.controller.status import ExperimentStatus, Phase
 from minikafka_chaos.controller.steps import Remove, Wait
-from minikafka_chaos.scenario.document_lines import explain
 
 BEHIND_MAX: Final = 100
 """Times that are caught up with in one look: after a longer absence the rest is one number."""
-CLOCK_SECONDS_MAX: Final = 300
-"""By how much clocks of controllers differ at most: what was dealt with later than that from now, was so by a wrong clock."""
 SEED_BITS: Final = 31
-CRON_FIELDS: Final = 5
-"""Cronsim takes six, the first for seconds: `0 2 * * * *`, meant for two o'clock, would come once an hour."""
+AWAY: Final = "the controller was away"
 _DOING_MAX: Final = 600
 """Of what an experiment says."""
-_WHY_MAX: Final = 1000
-"""``status.lastMissed.why`` takes 1024 characters."""
-
-
-class BadSchedule(ValueError):
-    """One line that names the field and what is allowed."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +37,7 @@ class Make:
 
     thing: Object
     due: datetime
-    status: Mapping[str, Any]
+    status: ScheduleStatus
     events: Sequence[Emit]
 
 
@@ -56,7 +45,7 @@ class Make:
 class WriteScheduleStatus:
     """Replace the schedule's status."""
 
-    status: Mapping[str, Any]
+    status: ScheduleStatus
     events: Sequence[Emit] = ()
 
 
@@ -75,82 +64,9 @@ class ObservedSchedule:
     def name(self) -> str:
         return str(self.schedule["metadata"]["name"])
 
-    @property
-    def status(self) -> dict[str, Any]:
-        return dict(self.schedule.get("status") or {})
-
-
-def spec_of(schedule: Object) -> ScheduleSpec:
-    """The spec as the models have it. Raises BadSchedule."""
-    try:
-        spec = ScheduleSpec.model_validate_json(json.dumps(schedule.get("spec") or {}))
-    except ValidationError as error:
-        raise BadSchedule(f"spec: {explain(error, ScheduleSpec)}") from error
-    if (spec.cron is None) == (spec.interval is None):
-        raise BadSchedule("spec: give exactly one of cron and interval")
-    if spec.cron is not None:
-        zone = _zone(spec.time_zone)
-        bad = f"spec.cron: {spec.cron!r} is no crontab(5) expression of five fields"
-        if (fields := len(spec.cron.split())) != CRON_FIELDS:
-            raise BadSchedule(f"{bad}: it has {fields}")
-        try:
-            next(CronSim(spec.cron, datetime(2026, 1, 1, tzinfo=zone)))
-        except CronSimError as error:
-            raise BadSchedule(f"{bad}: {error}") from error
-        except StopIteration:
-            raise BadSchedule(f"spec.cron: {spec.cron!r} never comes") from None
-    if spec.interval is not None and spec.interval.jitter_seconds > spec.interval.seconds:
-        raise BadSchedule(
-            f"spec.interval.jitterSeconds: {spec.interval.jitter_seconds}; allowed: at most spec.interval.seconds "
-            f"({spec.interval.seconds})"
-        )
-    names = [template.name for template in spec.templates]
-    if len(set(names)) < len(names):
-        raise BadSchedule("spec.templates: two have one name")
-    return spec
-
-
-def _zone(name: str | None) -> ZoneInfo:
-    try:
-        return ZoneInfo(name or "UTC")
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise BadSchedule(
-            f"spec.timeZone: there is no time zone {name}; allowed: names such as Europe/Berlin"
-        ) from None
-
-
-def times(spec: ScheduleSpec, uid: str, begin: datetime, after: datetime) -> Iterator[datetime]:
-    """Yield the schedule's times after one of them (or after any other moment); ``begin`` is when it was made.
-
-    Each is later than ``after`` and than the one before it, whatever yields them: where clocks are put back, cronsim answers with
-    a wall-clock time of the hour that has passed.
-    """
-    for when in _by_cron(spec, after) if spec.cron is not None else _by_interval(spec, uid, begin, after):
-        if when > after:
-            yield when
-            after = when
-
-
-def _by_cron(spec: ScheduleSpec, after: datetime) -> Iterator[datetime]:
-    assert spec.cron is not None
-    for when in CronSim(spec.cron, after.astimezone(_zone(spec.time_zone))):
-        yield when.astimezone(UTC)
-
-
-def _by_interval(spec: ScheduleSpec, uid: str, begin: datetime, after: datetime) -> Iterator[datetime]:
-    assert spec.interval is not None
-    seconds = spec.interval.seconds
-    first = max(1, int((after - begin).total_seconds() // seconds) - 1)  # by jitter it may be one earlier
-    for number in count(first):
-        yield begin + timedelta(seconds=number * seconds + _jitter(spec, uid, number))
-
-
-def _jitter(spec: ScheduleSpec, uid: str, number: int) -> int:
-    assert spec.interval is not None
-    return random.Random(f"{spec.seed}/{uid}/jitter/{number}").randint(0, spec.interval.jitter_seconds)
-
-
-# --- deciding ---------------------------------------------------------------------------------------------------------
+    @cached_property
+    def status(self) -> ScheduleStatus:
+        return ScheduleStatus.of(self.schedule)
 
 
 def decide(seen: ObservedSchedule) -> Step:
@@ -160,15 +76,11 @@ def decide(seen: ObservedSchedule) -> Step:
     try:
         spec = spec_of(seen.schedule)
     except BadSchedule as error:
-        status = _with_conditions(
-            seen, seen.status, Judgement(ChaosCondition.ACCEPTED, False, ChaosReason.INVALID_SPEC, str(error))
-        )
-        status.pop("nextScheduleTime", None)
-        return (
-            Wait()
-            if status == seen.status
-            else WriteScheduleStatus(status, [Emit(Happening.INVALID, str(error), warning=True)])
-        )
+        invalid = Judgement(ChaosCondition.ACCEPTED, False, ChaosReason.INVALID_SPEC, str(error))
+        status = _with_condition(seen, seen.status.but(next_schedule_time=None), invalid)
+        if status == seen.status:
+            return Wait()
+        return WriteScheduleStatus(status, [Emit(Happening.INVALID, str(error), warning=True)])
     if surplus := _surplus(seen, spec):
         return Remove(EXPERIMENT.name, surplus["metadata"]["name"], surplus["metadata"]["uid"])
     return _what_is_due(seen, spec)
@@ -179,56 +91,44 @@ def _what_is_due(seen: ObservedSchedule, spec: ScheduleSpec) -> Step:
         ChaosCondition.ACCEPTED, True, ChaosReason.ACCEPTED, "suspended" if spec.suspend else "it goes by the clock"
     )
     begin = instant(seen.schedule["metadata"].get("creationTimestamp")) or seen.now
-    before = seen.status
-    last = _dealt_with(before, seen.now) or begin
+    before = seen.status.by_clock(seen.now)
+    last = before.dealt_with or begin
     uid = str(seen.schedule["metadata"]["uid"])
     behind = list(islice(takewhile(lambda when: when <= seen.now, times(spec, uid, begin, last)), BEHIND_MAX))
     if len(behind) == BEHIND_MAX:  # away for very long: begin anew from now
         behind = [*behind[:-1], seen.now]
     upcoming = next(times(spec, uid, begin, max(last, seen.now)))
-    base = _seen(seen, {**before, "nextScheduleTime": None if spec.suspend else time_text(upcoming)})
+    base = _seen(seen, before.but(next_schedule_time=None if spec.suspend else upcoming))
     thing = experiment(seen.schedule, spec, behind[-1]) if behind else {}
     made = any(
         one["metadata"]["name"] == thing["metadata"]["name"] for one in seen.experiments if behind
     )  # then we died
     if spec.suspend and behind and not made:
-        base["lastSuspendedTime"] = time_text(behind[-1])
+        base = base.but(last_suspended_time=behind[-1])
     if not behind or (spec.suspend and not made):
-        status = _with_conditions(seen, base, accepted)
+        status = _with_condition(seen, base, accepted)
         return WriteScheduleStatus(status) if status != seen.status else Wait((upcoming - seen.now).total_seconds())
     due, missed = behind[-1], behind[:-1]
     why = "" if made else _why_not(seen, spec, due)
-    base["lastScheduleTime"] = time_text(due)
+    base = base.but(last_schedule_time=due)
     events: list[Emit] = []
     if missed and not spec.suspend:
-        base, event = _missed(base, missed, "the controller was away")
-        events.append(event)
+        base = base.with_missed(missed, AWAY)
+        events.append(_missed(missed, AWAY))
     if why:
-        base, event = _missed(base, [due], why)
-        events.append(event)
-        return WriteScheduleStatus(_with_conditions(seen, base, accepted), events)
-    base |= {"made": int(base.get("made") or 0) + 1, "active": thing["metadata"]["name"]}
+        events.append(_missed([due], why))
+        return WriteScheduleStatus(_with_condition(seen, base.with_missed([due], why), accepted), events)
+    base = base.but(made=(base.made or 0) + 1, active=thing["metadata"]["name"])
     events.append(Emit(Happening.MADE, f"made ChaosExperiment {thing['metadata']['name']} for {time_text(due)}"))
-    status = _with_conditions(seen, base, accepted)
+    status = _with_condition(seen, base, accepted)
     return WriteScheduleStatus(status, events) if made else Make(thing, due, status, events)
-
-
-def _dealt_with(status: dict[str, Any], now: datetime) -> datetime | None:
-    """The latest time that needs nothing more. One that a clock told that was ahead becomes now: it must not end the schedule."""
-    for name in ("lastScheduleTime", "lastSuspendedTime"):
-        latest = instant(status.get(name))
-        if latest is not None and latest > now + timedelta(seconds=CLOCK_SECONDS_MAX):
-            status[name] = time_text(now)
-    found = (instant(status.get(name)) for name in ("lastScheduleTime", "lastSuspendedTime"))
-    return max((one for one in found if one is not None), default=None)
 
 
 def not_made(seen: ObservedSchedule, step: Make, why: str) -> WriteScheduleStatus:
     """What is told instead when the experiment could not be made: this time is missed, and the next one comes all the same."""
-    status, event = _missed(step.status, [step.due], why)
-    status |= {"made": seen.status.get("made"), "active": _active(seen)}
-    events = [*(one for one in step.events if one.reason != Happening.MADE), event]
-    return WriteScheduleStatus({name: value for name, value in status.items() if value is not None}, events)
+    status = step.status.with_missed([step.due], why).but(made=seen.status.made, active=_active(seen))
+    events = [one for one in step.events if one.reason != Happening.MADE]
+    return WriteScheduleStatus(status, [*events, _missed([step.due], why)])
 
 
 def _why_not(seen: ObservedSchedule, spec: ScheduleSpec, due: datetime) -> str:
@@ -250,22 +150,16 @@ def _doing(experiment: Object) -> str:
     return f"{phase}, {says}"[:_DOING_MAX] if says else phase
 
 
-def _missed(status: Mapping[str, Any], when: Sequence[datetime], why: str) -> tuple[dict[str, Any], Emit]:
-    last, why = time_text(when[-1]), why[:_WHY_MAX]
-    number = f"{len(when)} times, the last " if len(when) > 1 else ""
-    missed = {"time": last, "why": why}
-    changed = {**status, "missed": int(status.get("missed") or 0) + len(when), "lastMissed": missed}
-    return changed, Emit(Happening.MISSED, f"missed {number}{last}: {why}", warning=True)
+def _missed(when: Sequence[datetime], why: str) -> Emit:
+    return Emit(Happening.MISSED, missed_words(when, why), warning=True)
 
 
-def _seen(seen: ObservedSchedule, status: dict[str, Any]) -> dict[str, Any]:
-    """Return what became of the experiments."""
+def _seen(seen: ObservedSchedule, status: ScheduleStatus) -> ScheduleStatus:
+    """Return the status with what became of the experiments."""
     found = [ExperimentStatus.of(one) for one in seen.experiments if _ended(one)]
     ended = sorted(found, key=lambda one: time_text(one.ended_at) if one.ended_at is not None else "")
-    changed = {**status, "active": _active(seen)}
-    if ended:
-        changed["lastVerdict"] = str(ended[-1].verdict or ended[-1].phase)
-    return changed
+    status = status.but(active=_active(seen))
+    return status.but(last_verdict=str(ended[-1].verdict or ended[-1].phase)) if ended else status
 
 
 def _active(seen: ObservedSchedule) -> str:
@@ -330,8 +224,6 @@ def experiment(schedule: Object, spec: ScheduleSpec, due: datetime) -> Object:
     }
 
 
-def _with_conditions(seen: ObservedSchedule, status: Mapping[str, Any], accepted: Judgement) -> dict[str, Any]:
+def _with_condition(seen: ObservedSchedule, status: ScheduleStatus, accepted: Judgement) -> ScheduleStatus:
     generation = int(seen.schedule["metadata"].get("generation") or 0)
-    conditions = written([accepted], seen.status.get("conditions") or [], generation, seen.now)
-    changed = {**status, "conditions": conditions, "observedGeneration": generation}
-    return {name: value for name, value in changed.items() if value is not None}
+    return status.with_condition(accepted, generation, seen.now).but(observed_generation=generation)

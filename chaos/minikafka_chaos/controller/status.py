@@ -113,6 +113,40 @@ class StatusPart(Part):
         return self.model_copy(update=fields)
 
 
+class TypedStatus(StatusPart):
+    """The status of an object, whose conditions are those of `ChaosCondition`."""
+
+    observed_generation: Annotated[
+        int | None,
+        Field(json_schema_extra={"format": "int64"}, description="The generation of the spec this speaks of."),
+    ] = None
+    conditions: ConditionDocuments | None = None
+
+    @classmethod
+    def of(cls, thing: Object) -> Self:
+        """Read the status of an object."""
+        return cls.model_validate(thing.get("status") or {})
+
+    def document(self) -> dict[str, Any]:
+        """Return the status as an object has it; what is None is left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def condition(self, kind: StrEnum) -> Mapping[str, Any]:
+        """Return one of the conditions; empty when there is none of that type."""
+        return condition({"conditions": self.conditions}, kind)
+
+    def message(self, kind: StrEnum) -> str:
+        """Return what one of the conditions says."""
+        return str(self.condition(kind).get("message") or "")
+
+    def with_condition(self, judgement: Judgement, generation: int, now: datetime) -> Self:
+        """Return the status with this condition, in the order of `ChaosCondition`; those of others come last."""
+        (made,) = written([judgement], self.conditions or (), generation, now)
+        others = [one for one in self.conditions or () if one["type"] != made["type"]]
+        order = {kind.value: place for place, kind in enumerate(ChaosCondition)}
+        return self.but(conditions=sorted([*others, made], key=lambda one: order.get(one["type"], len(order))))
+
+
 class TopicStatus(StatusPart):
     """A topic that the experiment makes in a cluster which stays, written down before it is made."""
 
@@ -195,13 +229,9 @@ class FailingRecovery(StatusPart):
     why: Annotated[str, Field(max_length=1024, description="What went wrong then.")]
 
 
-class ExperimentStatus(StatusPart):
+class ExperimentStatus(TypedStatus):
     """The experiment as it is. The controller and the Job's runner write it, each on top of what it has just read."""
 
-    observed_generation: Annotated[
-        int | None,
-        Field(json_schema_extra={"format": "int64"}, description="The generation of the spec this speaks of."),
-    ] = None
     phase: Annotated[
         Phase | None,
         Field(
@@ -209,7 +239,6 @@ class ExperimentStatus(StatusPart):
             "(there is a verdict), Refused (nothing was touched), Aborted or Error."
         ),
     ] = None
-    conditions: ConditionDocuments | None = None
     cluster: Annotated[str | None, Field(max_length=63, description="The MiniKafkaCluster that it happens to.")] = None
     started_at: Annotated[Instant, Field(description="When its Job was made.")] = None
     ended_at: Annotated[Instant, Field(description="When it had ended, all faults undone.")] = None
@@ -268,30 +297,6 @@ class ExperimentStatus(StatusPart):
         str | None, Field(max_length=253, description="The claim that the run is on; none: it went with the Job's pod.")
     ] = None
     report: Annotated[ReportStatus | None, Field(description="Spark's report of the run, where one was made.")] = None
-
-    @classmethod
-    def of(cls, experiment: Object) -> Self:
-        """Read the status of an experiment."""
-        return cls.model_validate(experiment.get("status") or {})
-
-    def document(self) -> dict[str, Any]:
-        """Return the status as an object has it; what is None is left out."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-    def condition(self, kind: StrEnum) -> Mapping[str, Any]:
-        """Return one of the conditions; empty when there is none of that type."""
-        return condition({"conditions": self.conditions}, kind)
-
-    def message(self, kind: StrEnum) -> str:
-        """Return what one of the conditions says."""
-        return str(self.condition(kind).get("message") or "")
-
-    def with_condition(self, judgement: Judgement, generation: int, now: datetime) -> Self:
-        """Return the status with this condition, in the order of `ChaosCondition`; those of others come last."""
-        (made,) = written([judgement], self.conditions or (), generation, now)
-        others = [one for one in self.conditions or () if one["type"] != made["type"]]
-        order = {kind.value: place for place, kind in enumerate(ChaosCondition)}
-        return self.but(conditions=sorted([*others, made], key=lambda one: order.get(one["type"], len(order))))
 
     @property
     def open_faults(self) -> list[FaultStatus]:

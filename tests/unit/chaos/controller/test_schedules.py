@@ -12,10 +12,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from minikafka_chaos.controller.api import MissedTime
 from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE
 from minikafka_chaos.controller.schedule_reconciler import ScheduleReconciler
-from minikafka_chaos.controller.schedules import BadSchedule, experiment, spec_of, times
+from minikafka_chaos.controller.schedule_status import MissedTime
+from minikafka_chaos.controller.schedule_times import BadSchedule, spec_of, times
+from minikafka_chaos.controller.schedules import experiment
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
 from minikafka_kube.api_server import ApiError
 from minikafka_kube.instants import time_text
