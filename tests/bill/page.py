@@ -14,6 +14,8 @@ from tests.bill.plugin import FORMS, FULL
 
 ROOT = Path(__file__).parents[2]
 RECORD = Path(__file__).with_name("bill.json")
+PARTS = Path(__file__).with_name("full.tsv")
+"""What `make full` has put on record of its parts (``tools/parts --record``)."""
 PAGE = ROOT / "docs/internals/tests.md"
 COSTLY_SECONDS = 20
 """Of processor time: what costs more says what it alone proves."""
@@ -107,6 +109,7 @@ def page(bill: Bill) -> str:
         "In no form: `make compare` asks Apache Kafka and MiniKafka every API with odd input, and ends with 1 at a",
         "difference that `tests/interop/declared_differences.py` does not have (a quarter of an hour).",
         "",
+        *gate(PARTS.read_text(encoding="utf-8").splitlines() if PARTS.is_file() else ()),
         "## Files",
         "",
         f"*Proves* is said of what costs more than {COSTLY_SECONDS} CPU s. *Bugs* are those planted ones that this file alone",
@@ -124,6 +127,27 @@ def page(bill: Bill) -> str:
             f"| {bugs} | {proves} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def gate(recorded: Iterable[str]) -> list[str]:
+    """The section on the parts of `make full`, as they ended last; none where nothing is on record."""
+    rows = [line.split("\t") for line in recorded]
+    if not rows:
+        return []
+    return [
+        "## The last run of each part of `make full`",
+        "",
+        "A `+` after the commit: something in the working tree differed from it. CPU seconds leave out what daemons and",
+        "containers used.",
+        "",
+        "| part | commit | outcome | s | CPU s | tests passed | skipped |",
+        "|---|---|---|---|---|---|---|",
+        *(
+            f"| `{command}` | {commit} | {outcome} | {int(wall):,} | {int(cpu):,} | {int(passed):,} | {skipped} |"
+            for command, commit, outcome, wall, cpu, passed, skipped in rows
+        ),
+        "",
+    ]
 
 
 def _total(costs: Iterable[Cost]) -> Cost:

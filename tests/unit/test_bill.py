@@ -23,6 +23,12 @@ def test_tests_are_summed_up_by_file_and_form() -> None:
     assert page.by_file(measured) == {"tests/a.py": {"test": Cost(2, 1.5, 2.5), "full": Cost(1, 9.0, 9.0)}}
 
 
+def test_the_parts_of_make_full_are_told_with_their_commit() -> None:
+    lines = page.gate(["make e2e-full\tc374cfa2+\tFAILED\t3600\t1201\t30\t1"])
+    assert lines[-2] == "| `make e2e-full` | c374cfa2+ | FAILED | 3,600 | 1,201 | 30 | 1 |"
+    assert page.gate([]) == []
+
+
 @cache
 def marked_full(test: str) -> bool:
     """Whether a test, its class or its file says that `make full` alone runs it, or one of its parameters."""
