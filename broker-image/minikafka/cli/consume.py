@@ -18,6 +18,7 @@ from minikafka.cli.client import (
     require_broker,
 )
 from minikafka.cli.output import text_or_base64
+from minikafka.client.watermarks import watermark_offsets
 from minikafka.command import exits
 from minikafka.command.exits import CommandError, bad_input
 
@@ -170,9 +171,7 @@ def _starting_points(consumer: Any, args: argparse.Namespace, partitions: list[t
 
 
 def _absolute(consumer: Any, topic: str, partition: int, offset: int) -> int:
-    from confluent_kafka import TopicPartition
-
-    low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=REQUEST_TIMEOUT)
+    low, high = watermark_offsets(consumer, topic, partition, REQUEST_TIMEOUT)
     if offset < 0:
         return int(max(low, high + offset))
     if not low <= offset <= high:

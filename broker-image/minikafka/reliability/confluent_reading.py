@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
+from minikafka.client.watermarks import watermark_offsets
 from minikafka.protocol.types import TopicPartition
 from minikafka.reliability.record import ConsumedRecord
 
@@ -54,8 +55,7 @@ class PartitionReader:
 
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
         """Ask for the first offset, and the one after the last; raises KafkaException."""
-        low, high = self._consumer.get_watermark_offsets(ClientPartition(*partition), timeout=ANSWER_SECONDS_MAX)
-        return int(low), int(high)
+        return watermark_offsets(self._consumer, *partition, ANSWER_SECONDS_MAX)
 
     def records(self, partition: TopicPartition, start: int, end: int) -> Iterator[ConsumedRecord]:
         """Read all records of these offsets, `end` not among them, that are still there; raises KafkaException."""

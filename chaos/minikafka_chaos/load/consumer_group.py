@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
-from confluent_kafka import TopicPartition as ClientPartition
 from minikafka.client.security import ClientSecurity
+from minikafka.client.watermarks import watermark_offsets
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.errors import ToolTrouble
@@ -126,10 +126,10 @@ class ConsumerGroup:
         lag = 0
         for partition in self._partitions:
             try:
-                bounds = self._ends.get_watermark_offsets(ClientPartition(*partition), timeout=ASK_S)
+                bounds = watermark_offsets(self._ends, *partition, ASK_S)
             except KafkaException:
                 return None
-            if bounds is None or bounds[1] < 0 or (partition not in self._stands and bounds[1] > 0):
+            if partition not in self._stands and bounds[1] > 0:
                 return None
             lag += abs(bounds[1] - self._stands.get(partition, 0))
         return lag

@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 from minikafka.client.security import ClientSecurity
+from minikafka.client.watermarks import watermark_offsets
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.errors import ToolTrouble
@@ -61,7 +62,7 @@ def read_records(
     consumer = Consumer({**reader_config(bootstrap, security), "fetch.wait.max.ms": SHORT_WAIT_MS})
     found: list[ReadRecord] = []
     try:
-        bounds = {tp: _bounds(consumer, tp, deadline) for tp in partitions}
+        bounds = {tp: _bounds(consumer, tp, deadline - time.monotonic()) for tp in partitions}
         pending = {tp: end for tp, (start, end) in bounds.items() if end > start}
         # From a known offset: librdkafka takes half a second to ask where the beginning is.
         consumer.assign([ClientPartition(*tp, bounds[tp][0]) for tp in pending])
@@ -81,19 +82,12 @@ def read_records(
     return sorted(found, key=lambda record: record[:2])
 
 
-def _bounds(consumer: Consumer, where: TopicPartition, deadline: float) -> tuple[int, int]:
-    """Log start and end as the leader tells them; asked again until the deadline."""
-    while True:
-        try:
-            bounds = consumer.get_watermark_offsets(ClientPartition(*where), timeout=WATERMARK_TIMEOUT_S)
-        except KafkaException as error:
-            bounds, seen = None, error.args[0].name()
-        else:
-            seen = "no answer"
-        if bounds is not None and bounds[1] >= 0:
-            return bounds
-        if time.monotonic() > deadline:
-            raise ToolTrouble(f"nobody tells how many records {where} has: {seen}")
+def _bounds(consumer: Consumer, where: TopicPartition, timeout_s: float) -> tuple[int, int]:
+    """Log start and end as the leader tells them."""
+    try:
+        return watermark_offsets(consumer, *where, timeout_s)
+    except KafkaException as error:
+        raise ToolTrouble(f"nobody tells how many records {where} has: {error.args[0].name()}") from error
 
 
 def _record(message: Message) -> ReadRecord:
@@ -122,14 +116,9 @@ class _Reader:
     def bounds(self, topic_partition: TopicPartition, timeout_s: float = WATERMARK_TIMEOUT_S) -> tuple[int, int] | None:
         """(log start, end offset) as the leader tells them now, or None when nobody answers in time."""
         try:
-            answer = self.consumer.get_watermark_offsets(
-                ClientPartition(topic_partition.topic, topic_partition.partition), timeout=timeout_s
-            )
+            start, end = watermark_offsets(self.consumer, *topic_partition, timeout_s)
         except KafkaException:
             return None
-        if answer is None or answer[1] < 0:
-            return None
-        start, end = answer
         self.history.log_bounds(self.process, topic_partition.topic, topic_partition.partition, start, end)
         return start, end
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from minikafka.client.watermarks import watermark_offsets
 
 ASK_S = 5.0
 """How long one question about offsets may take; it is asked until it is answered."""
@@ -31,9 +32,9 @@ class StartingPlaces:
         """Return where the reset policy begins."""
         while True:
             try:
-                low, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=ASK_S)
-                return int(low if self._resets_to_start else high)
-            except (KafkaException, TypeError):  # None when nobody answers in time
+                low, high = watermark_offsets(self._consumer, self._topic, partition, ASK_S)
+                return low if self._resets_to_start else high
+            except KafkaException:
                 time.sleep(AGAIN_S)
 
     def _committed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:

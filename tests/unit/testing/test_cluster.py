@@ -100,6 +100,14 @@ def test_a_paused_broker_answers_when_it_is_resumed(cluster: MiniKafkaCluster) -
     assert producer.flush(SECONDS) == 0
 
 
+def test_records_are_read_of_the_next_leader_when_the_last_one_hangs(cluster: MiniKafkaCluster) -> None:
+    """A client that has heard of the leader just before, and to which it does not answer."""
+    topic = cluster.create_topic()
+    assert send(cluster, topic, "a") == [None]
+    cluster.pause(cluster.leader(topic))
+    assert values(cluster, topic) == ["a"]
+
+
 @pytest.mark.slow
 def test_leadership_moves_and_a_restart_comes_back(cluster: MiniKafkaCluster) -> None:
     topic = cluster.create_topic()
