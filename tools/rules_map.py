@@ -13,6 +13,7 @@ import re
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,11 +28,11 @@ RULES = {
     "R2": "clients talk to the leader only; followers pull with the Fetch that consumers use",
     "R3": "LEO is the next offset; HW <= LEO; below the HW is committed, and is what consumers see",
     "R4": "produce: append, advance LEO, HW = max(HW, min(LEO of the ISR)), wake who waits",
-    "R5": "a follower's fetch: its offset is its LEO; only the leader keeps remote LEOs",
+    "R5": "a follower's fetch: its offset is its LEO; only the leader keeps the LEOs of other replicas",
     "R6": "a follower's append: HW = min(LEO, leader's HW), one fetch behind",
     "R7": "a fetch with nothing to return waits, and is completed early by a produce",
-    "R8": "who keeps up is in sync: caught-up time in two cases; laggards leave after replica.lag.time.max.ms",
-    "R9": "a follower returns to the ISR at the HW; an ISR change may move the HW",
+    "R8": "in sync: within replica.lag.time.max.ms at the leader's end, or at its end of the fetch before; others leave",
+    "R9": "a follower returns to the ISR at the HW and past the start of the leader's epoch; that may move the HW",
     "R10": "ISR changes: compare-and-set, announced in batches, no storm on the store",
     "R11": "checkpoints: high watermarks, recovery points, leader epochs",
     "R12": "a leader epoch is (epoch, start offset), grows at every change of leader, and fences older ones",
@@ -39,7 +40,7 @@ RULES = {
     "R14": "election: the first live replica in the ISR; empty: offline, or unclean when that is allowed",
     "R15": "the controller is elected among the brokers, over a store with compare-and-set, leases and watches",
     "R16": "acks 0, 1 and all; NOT_ENOUGH_REPLICAS before and after the append",
-    "R17": "writes go to memory, flushes are forced by settings; what a power loss takes, the leader gives back",
+    "R17": "writes go to memory, flushes are forced by settings; what a power loss takes, a leader that has it gives back",
     "R18": "producers: retries, order, idempotence; consumers: commits and rewinding",
 }
 
@@ -67,6 +68,17 @@ def names_in(text: str) -> Iterator[str]:
     yield from (f"bug seed {name}" for name in _SEED.findall(text))
 
 
+def attribute_docstrings(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
+    """Every attribute, constant or enum member of a body that has a string right below it, with that string."""
+    for statement, below in pairwise(body):
+        match statement, below:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                yield name, text
+
+
 def mentions_in(path: Path, *, comments: bool) -> Iterator[Mention]:
     """Return what the docstrings (and the comments) of a file name, and where."""
     source = path.read_text(encoding="utf-8")
@@ -77,6 +89,9 @@ def mentions_in(path: Path, *, comments: bool) -> Iterator[Mention]:
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             for name in names_in(ast.get_docstring(node) or ""):
                 yield Mention(name, file, prefix)
+            for attribute, text in attribute_docstrings(node.body):
+                for name in names_in(text):
+                    yield Mention(name, file, f"{prefix}.{attribute}" if prefix else attribute)
         for child in ast.iter_child_nodes(node):
             if isinstance(child, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                 inner = f"{prefix}.{child.name}" if prefix else child.name
@@ -129,12 +144,13 @@ def page(code: dict[str, dict[str, list[str]]], tests: dict[str, dict[str, list[
         "",
         "For anyone who changes a rule of replication: where the code keeps it, and which tests show it.",
         "",
-        "Made from the docstrings and comments that name a rule by `make docs`; do not edit. R1 to R18",
-        "are the rules of the articles behind this project; KIP and KAFKA numbers are Kafka's proposals and issues.",
+        "Made from the docstrings and comments that name a rule by `make docs`; do not edit. R1 to R18 are numbers that this",
+        "project gives Kafka's rules; KIP and KAFKA numbers are Kafka's proposals and issues. *Places* and *tests* count what",
+        "is listed below.",
         "",
         "## R1 to R18",
         "",
-        "| rule | | places in the code | tests |",
+        "| rule | | places | tests |",
         "|---|---|---|---|",
     ]
     for rule, title in RULES.items():
