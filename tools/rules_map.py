@@ -1,6 +1,6 @@
 """``docs/internals/rules.md``: where each rule of replication is kept, and which tests name it.
 
-``make docs`` writes the page, but not where a rule R1 to R18 has no code or no test, or a bug seed has no test. A place in
+``make docs`` writes the page, but not where a rule R1 to R18 has no code or no test, or a simulator bug has no test. A place in
 the code keeps a rule when its docstring or a comment names it; a test shows it when the docstring of the test, its class or
 its file does.
 """
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CODE = ("broker-image/minikafka", "chaos/minikafka_chaos", "simulator/minikafka_simulator")
 TESTS = ("tests",)
 SEEDS_MODULES = tuple(f"simulator/minikafka_simulator/bugs/{name}.py" for name in ("rules", "replication"))
-"""Those whose bug seeds break a rule that a test shows by itself."""
+"""Those whose simulator bugs break a rule that a test shows by itself."""
 
 RULES = {
     "R1": "replicas of a partition on different brokers; leaders, replicas and racks spread evenly",
@@ -46,11 +46,11 @@ RULES = {
 
 _RULE = re.compile(r"\bR(\d{1,2})(?:\s*(?:to|-|–)\s*R(\d{1,2}))?\b")
 _SOURCE = re.compile(r"\b(?:KIP-\d+|KAFKA-\d+|Fluss #\d+|redpanda #\d+|OFFSET_NOT_AVAILABLE|Kip320\.tla)")
-_SEED = re.compile(r"[Bb]ug\s+seed\s+([a-z0-9-]+[a-z0-9])")
+_SEED = re.compile(r"[Ss]imulator\s+bug\s+([a-z0-9-]+[a-z0-9])")
 
 
 class Mention(NamedTuple):
-    """A place that names a rule, a source or a bug seed."""
+    """A place that names a rule, a source or a simulator bug."""
 
     name: str
     file: str
@@ -59,13 +59,13 @@ class Mention(NamedTuple):
 
 
 def names_in(text: str) -> Iterator[str]:
-    """Every rule (ranges taken apart), source and bug seed that a text names."""
+    """Every rule (ranges taken apart), source and simulator bug that a text names."""
     for first, last in _RULE.findall(text):
         for number in range(int(first), int(last or first) + 1):
             if f"R{number}" in RULES:
                 yield f"R{number}"
     yield from _SOURCE.findall(text)
-    yield from (f"bug seed {name}" for name in _SEED.findall(text))
+    yield from (f"simulator bug {name}" for name in _SEED.findall(text))
 
 
 def attribute_docstrings(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
@@ -163,12 +163,12 @@ def page(code: dict[str, dict[str, list[str]]], tests: dict[str, dict[str, list[
         lines += _listed(tests.get(rule, {}))
     lines += [
         "",
-        "## Known mistakes",
+        "## Simulator bugs that break a rule",
         "",
-        "Each can be put into the simulator (`minikafka simulate --bug NAME`), which must find it (`tests/simulation`);",
-        "[simulation.md](simulation.md) has what finds it. These tests show the right rule by itself.",
+        "Those that break a rule which a test shows by itself, with that test. [All of them](simulation.md#simulator-bugs);",
+        "[which invariant finds each](simulation.md#how-soon-they-are-caught), in which schedule.",
         "",
-        "| bug seed | mistake | source | tests |",
+        "| simulator bug | mistake | source | tests |",
         "|---|---|---|---|",
     ]
     for name, (mistake, source) in bug_seeds().items():
@@ -209,7 +209,7 @@ def _files(by_file: dict[str, list[str]]) -> str:
 def _seed_tests(name: str, tests: dict[str, dict[str, list[str]]]) -> list[str]:
     return [
         f"{_link(file)} `{place.rpartition('.')[2]}`"
-        for file, places in tests.get(f"bug seed {name}", {}).items()
+        for file, places in tests.get(f"simulator bug {name}", {}).items()
         for place in places
     ]
 
@@ -230,16 +230,16 @@ def problems(code: dict[str, dict[str, list[str]]], tests: dict[str, dict[str, l
     missing = [f"{rule}: no place in the code names it" for rule in RULES if not code.get(rule)]
     missing += [f"{rule}: no test names it" for rule in RULES if not tests.get(rule)]
     seeds = bug_seeds()
-    missing += [f"bug seed {name}: no test names it" for name in seeds if not tests.get(f"bug seed {name}")]
-    named = {n.removeprefix("bug seed ") for n in tests if n.startswith("bug seed ")}
+    missing += [f"simulator bug {name}: no test names it" for name in seeds if not tests.get(f"simulator bug {name}")]
+    named = {n.removeprefix("simulator bug ") for n in tests if n.startswith("simulator bug ")}
     missing += [
-        f"bug seed {name}: named by a test, but there is none of that name" for name in sorted(named - set(seeds))
+        f"simulator bug {name}: named by a test, but there is none of that name" for name in sorted(named - set(seeds))
     ]
     return missing
 
 
 def current_page() -> str:
-    """Make the page. ValueError: a rule R1 to R18 has no code or no test, or a bug seed has no test."""
+    """Make the page. ValueError: a rule R1 to R18 has no code or no test, or a simulator bug has no test."""
     code = collect(CODE, comments=True)
     tests: dict[str, dict[str, list[str]]] = {}
     for name, by_file in collect(TESTS, comments=False).items():
