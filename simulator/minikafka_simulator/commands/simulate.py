@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     which.add_argument("--seed", type=_seed, metavar="N", help="replay one seed")
     which.add_argument("--list-bugs", action="store_true", help="print the simulator bugs: mistakes to search for")
-    parser.add_argument("--bug", metavar="NAME", help="put this mistake in and search until it is found")
+    parser.add_argument("--bug", metavar="NAME", help="make this simulator bug and search until it is found")
     parser.add_argument("--trace", action="store_true", help="with --seed: print the whole trace")
     parser.add_argument("--shrink", action="store_true", help="make the first failing schedule small")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first violation")
