@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 
 from minikafka.controller.change import Election, PartitionAssignment, PartitionChange, change
 from minikafka.controller.workspace import Workspace
@@ -40,7 +41,7 @@ class PartitionRegistry:
         if new is None:
             # Of a leader that wants nothing else to come of what it has asked for under this partition epoch.
             new = PartitionChange(replace(old, partition_epoch=old.partition_epoch + 1))
-        self.workspace.put_partition(topic, index, new, "isr change")
+        self.workspace.put_partitions(topic, {index: new}, "isr change")
         if new.state.leader_epoch != old.leader_epoch:
             return AlterPartitionAnswer(ErrorCode.NEW_LEADER_ELECTED)
         state = new.state
@@ -92,46 +93,68 @@ class PartitionRegistry:
         Args:
             uncleanly: it is known to have come back without a clean shutdown, so it leaves the ELR too (KIP-966).
         """
-        stopped = (broker_id,) if uncleanly else ()
-        for topic in list(self.workspace.image.topics.values()):
-            for index, old in enumerate(topic.partitions):
-                if broker_id not in old.isr and broker_id != old.leader and not (uncleanly and broker_id in old.elr):
-                    continue
-                isr = tuple(r for r in old.isr if r != broker_id)
-                topic = self._change(topic, index, reason, isr=isr, uncleanly_stopped=stopped)
+        self._change_where(
+            lambda old: broker_id in old.isr or broker_id == old.leader or (uncleanly and broker_id in old.elr),
+            reason,
+            leaves=broker_id,
+            uncleanly_stopped=(broker_id,) if uncleanly else (),
+        )
 
     def leader_restarted(self, broker_id: int) -> None:
         """Classic rules: end the terms of a leader that restarted; its places in ISRs stay as they are."""
-        for topic in list(self.workspace.image.topics.values()):
-            for index, old in enumerate(topic.partitions):
-                if old.leader == broker_id:
-                    topic = self._change(topic, index, f"leader {broker_id} restarted")
+        self._change_where(lambda old: old.leader == broker_id, f"leader {broker_id} restarted")
 
     def broker_back(self, broker_id: int) -> None:
         """Elect where nobody led and this broker may."""
-        for topic in list(self.workspace.image.topics.values()):
-            for index, old in enumerate(topic.partitions):
-                if old.leader == NO_LEADER and broker_id in old.replicas:
-                    topic = self._change(topic, index, f"broker {broker_id} is back")
+        self._change_where(
+            lambda old: old.leader == NO_LEADER and broker_id in old.replicas, f"broker {broker_id} is back"
+        )
 
-    def _change(
+    def _change_where(
         self,
-        topic: TopicState,
-        index: int,
+        chosen: Callable[[PartitionState], bool],
         reason: str,
         *,
-        isr: tuple[int, ...] | None = None,
+        leaves: int | None = None,
         uncleanly_stopped: Collection[int] = (),
         election: Election | None = None,
-    ) -> TopicState:
-        made = change(
-            topic.partitions[index],
+        limit: int | None = None,
+    ) -> int:
+        """Change the partitions that are chosen, of each topic at once; return how many were chosen.
+
+        Args:
+            leaves: the broker that leaves the ISR.
+            limit: how many are chosen at most.
+        """
+        count = 0
+        for topic in list(self.workspace.image.topics.values()):
+            indexes = [index for index, old in enumerate(topic.partitions) if chosen(old)]
+            indexes = indexes if limit is None else indexes[: limit - count]
+            count += len(indexes)
+            self.workspace.change_partitions(
+                topic,
+                indexes,
+                partial(self._changed, topic, leaves=leaves, uncleanly_stopped=uncleanly_stopped, election=election),
+                reason,
+            )
+        return count
+
+    def _changed(
+        self,
+        topic: TopicState,
+        old: PartitionState,
+        *,
+        leaves: int | None = None,
+        uncleanly_stopped: Collection[int] = (),
+        election: Election | None = None,
+    ) -> PartitionChange | None:
+        return change(
+            old,
             self.workspace.rules(topic),
-            isr=isr,
+            isr=None if leaves is None else tuple(replica for replica in old.isr if replica != leaves),
             election=election or self.workspace.election(topic),
             uncleanly_stopped=uncleanly_stopped,
         )
-        return topic if made is None else self.workspace.put_partition(topic, index, made, reason)
 
     # -- elections on request and by timer ------------------------------------------------------------------------------
 
@@ -145,7 +168,10 @@ class PartitionRegistry:
             return ErrorCode.ELECTION_NOT_NEEDED
         if election is Election.UNCLEAN and old.leader != NO_LEADER:
             return ErrorCode.ELECTION_NOT_NEEDED
-        new = self._change(topic, index, f"{election.value} election on request", election=election).partitions[index]
+        made = self._changed(topic, old, election=election)
+        if made is not None:
+            self.workspace.put_partitions(topic, {index: made}, f"{election.value} election on request")
+        new = old if made is None else made.state
         if election is Election.PREFERRED and new.leader != new.replicas[0]:
             return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         if new.leader == NO_LEADER:
@@ -154,45 +180,41 @@ class PartitionRegistry:
 
     def rebalance_leaders(self, limit: int = 1000) -> int:
         """Give preferred replicas their leadership back where they are in sync (R1); at most ``limit`` a round."""
-        moved = 0
-        for topic in list(self.workspace.image.topics.values()):
-            for index, old in enumerate(topic.partitions):
-                preferred = old.replicas[0]
-                if moved >= limit:
-                    return moved
-                if old.leader in (preferred, NO_LEADER) or preferred not in old.isr:
-                    continue
-                if not self.workspace.image.is_active(preferred):
-                    continue
-                topic = self._change(topic, index, "preferred leader", election=Election.PREFERRED)
-                moved += 1
-        return moved
+        return self._change_where(
+            lambda old: (
+                old.leader not in (old.replicas[0], NO_LEADER)
+                and old.replicas[0] in old.isr
+                and self.workspace.image.is_active(old.replicas[0])
+            ),
+            "preferred leader",
+            election=Election.PREFERRED,
+            limit=limit,
+        )
 
     def return_leadership(self, broker_id: int, limit: int = 1000) -> bool:
         """Give a broker back what it is the preferred leader of; whether it has all of that now.
 
         Nothing as long as it is behind anywhere: until then it is busy enough, and leaders would move twice.
         """
-        led = []
-        for topic in list(self.workspace.image.topics.values()):
-            for index, old in enumerate(topic.partitions):
-                if old.leader == NO_LEADER or broker_id not in old.replicas or broker_id in old.adding:
-                    continue
-                if broker_id not in old.isr:
-                    return False
-                if old.replicas[0] == broker_id != old.leader:
-                    led.append((topic.name, index))
-        for name, index in led[:limit]:
-            topic = self.workspace.image.topics[name]
-            self._change(topic, index, "preferred leader, back from a planned stop", election=Election.PREFERRED)
+
+        def has(old: PartitionState) -> bool:
+            return old.leader != NO_LEADER and broker_id in old.replicas and broker_id not in old.adding
+
+        partitions = [old for topic in self.workspace.image.topics.values() for old in topic.partitions if has(old)]
+        if any(broker_id not in old.isr for old in partitions):
+            return False
+        led = [old for old in partitions if old.replicas[0] == broker_id != old.leader]
+        self._change_where(
+            lambda old: has(old) and old.replicas[0] == broker_id != old.leader,
+            "preferred leader, back from a planned stop",
+            election=Election.PREFERRED,
+            limit=limit,
+        )
         return len(led) <= limit
 
     def elect_offline(self) -> None:
         """Try again where nobody leads; unclean where the topic allows it."""
-        for topic in list(self.workspace.image.topics.values()):
-            for index, old in enumerate(topic.partitions):
-                if old.leader == NO_LEADER:
-                    topic = self._change(topic, index, "periodic election")
+        self._change_where(lambda old: old.leader == NO_LEADER, "periodic election")
 
     # -- reassignment -----------------------------------------------------------------------------------------------------
 
@@ -236,9 +258,9 @@ class PartitionRegistry:
         )
         if made is not None and len(replicas) > len(old.replicas):
             try:
-                self.workspace.check_room(topic.with_partition(index, made.state))
+                self.workspace.check_room(topic.with_partitions({index: made.state}))
             except KafkaError as error:
                 return error.code
         if made is not None:
-            self.workspace.put_partition(topic, index, made, "reassignment")
+            self.workspace.put_partitions(topic, {index: made}, "reassignment")
         return ErrorCode.NONE

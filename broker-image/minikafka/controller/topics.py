@@ -247,7 +247,6 @@ class TopicRegistry:
 
     def _min_isr_changed(self, topic: TopicState, before: int | None, reason: str) -> None:
         rules = self.workspace.rules(topic)
-        for index, old in enumerate(topic.partitions):
-            made = change_min_isr(old, rules, before)
-            if made is not None:
-                topic = self.workspace.put_partition(topic, index, made, reason)
+        self.workspace.change_partitions(
+            topic, range(len(topic.partitions)), lambda old: change_min_isr(old, rules, before), reason
+        )

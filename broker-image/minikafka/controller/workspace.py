@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from minikafka.controller.change import ChangeRules, Election, PartitionChange
-from minikafka.metadata.image import BROKER, TOPIC, UNREGISTERED, BrokerState, ClusterImage, TopicState
+from minikafka.metadata.image import BROKER, TOPIC, UNREGISTERED, BrokerState, ClusterImage, PartitionState, TopicState
 from minikafka.metadata.store import Wish
 from minikafka.quotas.entities import EntityQuotas
 from minikafka.security.acls import Acl
@@ -110,8 +110,26 @@ class Workspace:
         self.image.apply(key, value)
         self._changes[key] = value
 
-    def put_partition(self, topic: TopicState, index: int, change: PartitionChange, reason: str) -> TopicState:
-        """Write a partition's new state and note what happened to its leader."""
+    def change_partitions(
+        self,
+        topic: TopicState,
+        indexes: Iterable[int],
+        made: Callable[[PartitionState], PartitionChange | None],
+        reason: str,
+    ) -> None:
+        """Write what is made of these partitions of a topic, all at once; None leaves one as it is."""
+        found = {index: made(topic.partitions[index]) for index in indexes}
+        changes = {index: change for index, change in found.items() if change is not None}
+        if changes:
+            self.put_partitions(topic, changes, reason)
+
+    def put_partitions(self, topic: TopicState, changes: Mapping[int, PartitionChange], reason: str) -> None:
+        """Write new states of partitions, by index, and note what happened to their leaders."""
+        for index, change in changes.items():
+            self._note_leader(topic, index, change, reason)
+        self.put_topic(topic.with_partitions({index: change.state for index, change in changes.items()}))
+
+    def _note_leader(self, topic: TopicState, index: int, change: PartitionChange, reason: str) -> None:
         old = topic.partitions[index]
         new = change.state
         if new.leader != old.leader:
@@ -138,9 +156,6 @@ class Workspace:
                     clean=change.clean is not False,
                     reason=reason,
                 )
-        updated = topic.with_partition(index, new)
-        self.put_topic(updated)
-        return updated
 
     # -- settings by topic ------------------------------------------------------------------------------------------
 

@@ -102,9 +102,11 @@ class TopicState:
             dict(value["configs"]),
         )
 
-    def with_partition(self, index: int, state: PartitionState) -> TopicState:
+    def with_partitions(self, states: Mapping[int, PartitionState]) -> TopicState:
+        """Return the topic with these partitions, by index, in place of its own."""
         partitions = list(self.partitions)
-        partitions[index] = state
+        for index, state in states.items():
+            partitions[index] = state
         return replace(self, partitions=tuple(partitions))
 
 

@@ -118,8 +118,8 @@ class WorkloadGroup(Stoppable, Protocol):
 
     def start_member(self, number: int) -> None: ...
 
-    def crash_member(self, number: int, deadline_s: float) -> bool:
-        """Have a member die between its work, or a dead letter, and the commit of that; whether it did in time."""
+    def crash_member(self, number: int, moment: str, deadline_s: float) -> bool:
+        """Have a member die at one of the moments in `minikafka_chaos.load.dead_letters`; whether it did in time."""
         ...
 
     def lag(self) -> int | None:

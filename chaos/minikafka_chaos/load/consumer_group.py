@@ -105,13 +105,13 @@ class ConsumerGroup:
         running.ask(json.dumps(config))  # not among the arguments, which everybody on the machine can read
         listener.start()
 
-    def crash_member(self, number: int, deadline_s: float) -> bool:
+    def crash_member(self, number: int, moment: str, deadline_s: float) -> bool:
         """See `minikafka_chaos.load.clients.WorkloadGroup`."""
         member = self._running.get(number)
         if member is None or member.process.poll() is not None:
             raise ToolTrouble(f"member {number} does not run")
         member.may_end = True
-        member.ask(member_process.CRASH)
+        member.ask(f"{member_process.CRASH} {moment}")
         try:
             member.process.wait(deadline_s)
         except subprocess.TimeoutExpired:

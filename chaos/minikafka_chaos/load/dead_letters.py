@@ -19,6 +19,10 @@ ONCE, UNCHECKED, AFTER_COMMIT = "Once", "Unchecked", "AfterCommit"
 """How a member writes a dead letter: before its record's offset is committed, unless it is there; before that, without a look
 whether it is there; after its record's offset is committed."""
 
+BEFORE_COMMIT, BEFORE_DEAD_LETTER = "BeforeCommit", "BeforeDeadLetter"
+"""When a member dies: between its work, or a dead letter, and the commit of that; or when a record cannot be processed and
+nothing of that is written."""
+
 RETRIES = RetryPolicy(attempts_max=2, backoff_seconds=0.05)
 COMMIT_S = 0.25
 """How often members commit: often, so that a crash takes few records."""

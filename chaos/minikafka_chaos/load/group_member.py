@@ -37,7 +37,8 @@ class BatchMember:
         self._topic = settings["topic"]
         self._commits_first = bool(settings["before"])
         self._batch = 0
-        self.dies = False
+        self.dies = ""
+        """The moment at which it dies; empty: it is not to die."""
         self._leaves = False
         self._consumer = Consumer(config)
         self._places = StartingPlaces(self._consumer, self._topic, settings["reset"])

@@ -15,13 +15,13 @@ from minikafka_chaos.load.group_member import BatchMember
 from minikafka_chaos.load.reliable_member import ReliableMember
 
 CRASH, STOP = "crash", "stop"
-"""What may be asked on standard input after that: to die by SIGKILL between two steps, the next time it is there; to leave."""
+"""What may be asked on standard input after that: to die by SIGKILL at the moment that is named, the next time; to leave."""
 
 
 def _listen(member: BatchMember | ReliableMember) -> None:
     for line in sys.stdin:
-        if line.strip() == CRASH:
-            member.dies = True
+        if line.startswith(CRASH):
+            member.dies = line.removeprefix(CRASH).strip()
         elif line.strip() == STOP:
             member.leave()
             return

@@ -20,7 +20,15 @@ from minikafka.reliability.client_settings import connection
 from minikafka.reliability.confluent_dead_letters import ConfluentDeadLetters
 from minikafka.reliability.dead_letters import DeadLetter
 
-from minikafka_chaos.load.dead_letters import AFTER_COMMIT, COMMIT_S, RETRIES, UNCHECKED, is_poison
+from minikafka_chaos.load.dead_letters import (
+    AFTER_COMMIT,
+    BEFORE_COMMIT,
+    BEFORE_DEAD_LETTER,
+    COMMIT_S,
+    RETRIES,
+    UNCHECKED,
+    is_poison,
+)
 from minikafka_chaos.load.group_member import write_line
 from minikafka_chaos.load.load import unique_part
 from minikafka_chaos.load.starting_places import StartingPlaces
@@ -39,7 +47,8 @@ class ReliableMember(ReliableConsumer):
     def __init__(self, settings: dict[str, Any], config: dict[str, Any]) -> None:
         config = {**config, "auto.offset.reset": settings["reset"]}
         super().__init__(config, [settings["topic"]], self._process, retries=RETRIES, commit_seconds=COMMIT_S)
-        self.dies = False
+        self.dies = ""
+        """The moment at which it dies; empty: it is not to die."""
         self._poison_every = int(settings["poison_every"])
         self._letters_after_commit = settings["dead_letters"] == AFTER_COMMIT
         if settings["dead_letters"] == UNCHECKED:
@@ -68,12 +77,13 @@ class ReliableMember(ReliableConsumer):
     def _write(self, letter: DeadLetter) -> None:
         if self._letters_after_commit:
             self._commit_too_early(letter.record)
-            self._die_if_asked()
+            self._die_if_asked(BEFORE_COMMIT)
+        self._die_if_asked(BEFORE_DEAD_LETTER)
         super()._write(letter)
-        self._die_if_asked()
+        self._die_if_asked(BEFORE_COMMIT)
 
-    def _die_if_asked(self) -> None:
-        if self.dies:
+    def _die_if_asked(self, moment: str) -> None:
+        if self.dies == moment:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _commit_too_early(self, record: ConsumedRecord) -> None:

@@ -145,7 +145,7 @@ class Story:
         ):
             if spec.verb is MemberVerb.START:
                 group.start_member(spec.member)
-            elif not group.crash_member(spec.member, spec.deadline_seconds):
+            elif not group.crash_member(spec.member, spec.at.value, spec.deadline_seconds):
                 raise StateNotReached(
                     f"member {spec.member} got no records in {spec.deadline_seconds} s, and so did not die"
                 )

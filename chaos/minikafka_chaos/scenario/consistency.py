@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from minikafka_chaos.scenario.document import ConfigEntry, Part, UnflushedVolume
 from minikafka_chaos.scenario.document_lines import explain
-from minikafka_chaos.scenario.steps import Step
+from minikafka_chaos.scenario.steps import CrashMoment, Step
 
 if TYPE_CHECKING:
     from minikafka_chaos.scenario.scenario import ScenarioSpec
@@ -90,6 +90,9 @@ def _bad_dead_letters(spec: ScenarioSpec) -> Iterator[str]:
     """Return what is asked of dead letters that cannot be."""
     workload, letters = spec.workload, dead_letter_topic(spec.workload.topic)
     if not workload.group_poison_every:
+        for step in spec.steps:
+            if step.member is not None and step.member.at is CrashMoment.BEFORE_DEAD_LETTER:
+                yield f"step {step.name}: at {step.member.at}: needs workload.groupPoisonEvery of at least 1"
         if workload.group_dead_letters != "Once":
             yield f"workload.groupDeadLetters {workload.group_dead_letters}: needs workload.groupPoisonEvery of at least 1"
         return

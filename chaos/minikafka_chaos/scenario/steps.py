@@ -313,11 +313,19 @@ class WaitSpec(Part):
 
 
 class MemberVerb(StrEnum):
-    """Crash: dies by kill -9 when it has next done one of two and not the other: processed records and committed them, or, where
-    records cannot be processed, written a dead letter and committed it."""
+    """Start; Crash: dies by kill -9, at a moment of its work."""
 
     START = "Start"
     CRASH = "Crash"
+
+
+class CrashMoment(StrEnum):
+    """BeforeCommit: it has done one of two and not the other: processed records and committed them, or, where records cannot be
+    processed, written a dead letter and committed it. BeforeDeadLetter: a record cannot be processed, and nothing of that is
+    written."""
+
+    BEFORE_COMMIT = "BeforeCommit"
+    BEFORE_DEAD_LETTER = "BeforeDeadLetter"
 
 
 class MemberSpec(Part):
@@ -325,8 +333,11 @@ class MemberSpec(Part):
     there must be records for it."""
 
     verb: MemberVerb
-    """Start; Crash: it dies by kill -9 when it has next done one of two and not the other: processed records and committed
-    them, or, where records cannot be processed, written a dead letter and committed it."""
+    """Start; Crash: it dies by kill -9, the next time it is `at` that moment."""
+    at: CrashMoment = CrashMoment.BEFORE_COMMIT
+    """Of Crash. BeforeCommit: it has done one of two and not the other: processed records and committed them, or, where records
+    cannot be processed, written a dead letter and committed it. BeforeDeadLetter: a record cannot be processed, and nothing of
+    that is written."""
     member: Annotated[int, Field(ge=1, le=MEMBERS_MAX)] = 1
     """Its number, from 1 on."""
     deadline_seconds: Seconds = 30

@@ -149,9 +149,9 @@ RULES = (
         "        self.partition.log.append_as_follower(records, self.epoch)\n        self.partition.log.producers.clear()\n"),
     # -- settings that all must share
     Bug("min-isr-keeps-elr", "the ELR outlives a lower min.insync.replicas", "KIP-966", TOPICS,
-        "            made = change_min_isr(old, rules, before)\n", "            made = None\n"),
+        "lambda old: change_min_isr(old, rules, before)", "lambda _old: None"),
     Bug("min-isr-keeps-epoch", "a leader shrinks its ISR before it knows a higher min.insync.replicas", "MiniKafka", TOPICS,
-        "            made = change_min_isr(old, rules, before)\n", "            made = change(old, rules)\n",
+        "lambda old: change_min_isr(old, rules, before)", "lambda old: change(old, rules)",
         also=(SourcePatch(TOPICS,
                    "from minikafka.controller.change import change_min_isr\n",
                    "from minikafka.controller.change import change, change_min_isr\n"),)),

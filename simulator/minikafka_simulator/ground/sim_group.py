@@ -74,11 +74,11 @@ class SimGroup:
         kind = SimReliableMember if self._settings.poison_every else SimMember
         self._members[number] = kind(self, self._settings, self._partitions, self._processes)
 
-    def crash_member(self, number: int, deadline_s: float) -> bool:
+    def crash_member(self, number: int, moment: str, deadline_s: float) -> bool:
         member = self._members.get(number)
         if member is None or member.over:
             raise ToolTrouble(f"member {number} does not run")
-        member.dies = True
+        member.dies = moment
         return self.cluster.run_until(lambda: member.over, deadline_s)
 
     def lag(self) -> int | None:

@@ -45,7 +45,8 @@ class SimMember(GroupClient):
     ) -> None:
         super().__init__(group.cluster, settings.group, partitions, settings.session_timeout_ms, REBALANCE_MS)
         self.process = process
-        self.dies = self.leaves = self.over = False
+        self.dies = ""
+        self.leaves = self.over = False
         self._owner = group
         self._history = group.history
         self._settings = settings

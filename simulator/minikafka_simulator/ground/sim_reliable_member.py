@@ -17,7 +17,15 @@ from minikafka.reliability.dead_letters import DeadLetter, KnownLetters, dead_le
 from minikafka.reliability.record import ConsumedRecord
 from minikafka.reliability.work import Attempt, DeadLetterNotWritten, Work, WriteDeadLetter
 from minikafka_chaos.load.clients import GroupSettings
-from minikafka_chaos.load.dead_letters import AFTER_COMMIT, COMMIT_S, RETRIES, UNCHECKED, is_poison
+from minikafka_chaos.load.dead_letters import (
+    AFTER_COMMIT,
+    BEFORE_COMMIT,
+    BEFORE_DEAD_LETTER,
+    COMMIT_S,
+    RETRIES,
+    UNCHECKED,
+    is_poison,
+)
 from minikafka_chaos.load.load import unique_part
 
 from minikafka_simulator.clients.group_client import RETRY_S, TIMEOUT_S
@@ -152,14 +160,16 @@ class SimReliableMember(SimMember):
         if letter.commit_first:
             letter.commit_first = False
             record = letter.step.record
-            self._commit({record.partition: record.offset + 1}, lambda: self._or_die(self.go_on))
+            self._commit({record.partition: record.offset + 1}, lambda: self._or_die(BEFORE_COMMIT, self.go_on))
+        elif self.dies == BEFORE_DEAD_LETTER:
+            self._ends()
         elif not letter.looked:
             self._look(letter)
         else:
             self._send(letter)
 
-    def _or_die(self, then: Callable[[], None]) -> None:
-        if self.dies:
+    def _or_die(self, moment: str, then: Callable[[], None]) -> None:
+        if self.dies == moment:
             self._ends()
         else:
             then()
@@ -184,7 +194,7 @@ class SimReliableMember(SimMember):
             self._work.succeeded(letter.step)
             self.later(0.0, self.go_on)
 
-        self._or_die(done)
+        self._or_die(BEFORE_COMMIT, done)
 
     def _look(self, letter: _Letter) -> None:
         """Read what is new in the partition of dead letters, up to the end that it has now."""

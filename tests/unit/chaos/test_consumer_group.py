@@ -16,6 +16,7 @@ from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.load import consumer_group
 from minikafka_chaos.load.clients import GroupSettings
 from minikafka_chaos.load.consumer_group import ConsumerGroup
+from minikafka_chaos.load.dead_letters import BEFORE_COMMIT
 from minikafka_chaos.record.history import HistoryWriter, read_history
 
 from tests.waiting import until_now
@@ -36,7 +37,7 @@ for op in ('{"op": "assign", "partition": 0, "offset": 3}',
 config = json.loads(sys.stdin.readline())
 assert (config["group.id"], config["sasl.password"]) == ("g", "s3cret") and "s3cret" not in "".join(sys.argv)
 for line in sys.stdin:
-    if line.strip() == "crash":
+    if line.strip() == "crash BeforeCommit":
         os.kill(os.getpid(), signal.SIGKILL)
     break
 """
@@ -60,7 +61,7 @@ def lines_of(tmp_path: Path) -> list[tuple[object, ...]]:
 
 
 def test_what_a_member_tells_is_the_history(group: ConsumerGroup, tmp_path: Path) -> None:
-    assert group.crash_member(1, DEADLINE_S)
+    assert group.crash_member(1, BEFORE_COMMIT, DEADLINE_S)
     group.start_member(1)
     group.stop()
     group._history.close()
@@ -87,9 +88,9 @@ def test_an_end_that_nobody_asked_for_is_trouble(group: ConsumerGroup) -> None:
 def test_a_member_that_runs_is_not_started_and_a_dead_one_does_not_die(group: ConsumerGroup) -> None:
     with pytest.raises(ToolTrouble, match="member 1 runs"):
         group.start_member(1)
-    assert group.crash_member(1, DEADLINE_S)
+    assert group.crash_member(1, BEFORE_COMMIT, DEADLINE_S)
     with pytest.raises(ToolTrouble, match="member 1 does not run"):
-        group.crash_member(1, DEADLINE_S)
+        group.crash_member(1, BEFORE_COMMIT, DEADLINE_S)
 
 
 @pytest.mark.slow

@@ -99,5 +99,5 @@ def test_questions() -> None:
     image.put_topic(TopicState("t", UUID(int=1), (A,)))
     assert image.partition("t", 0) == A
     assert (image.partition("t", 1), image.partition("t", -1), image.partition("u", 0)) == (None, None, None)
-    assert image.topics["t"].with_partition(0, PartitionState((), (), 0)).partitions == (PartitionState((), (), 0),)
+    assert image.topics["t"].with_partitions({0: PartitionState((), (), 0)}).partitions == (PartitionState((), (), 0),)
     assert image.partition("t", 0) == A
