@@ -93,7 +93,7 @@ simulated: venv ## share of the broker's lines that 300 schedules of the simulat
 crashes: venv ## what a crash may leave of a broker's files, at every prefix of its system calls: minutes; ARGS='--seed 3 --states 50'
 	@$(RUN) -m minikafka_simulator.commands.crashes $(ARGS)
 
-judged-runs: venv ## a thousand simulated runs, bug seeds on and off, whose verdicts are held against the disks; ARGS='--runs 100'
+judged-runs: venv ## a thousand simulated runs, simulator bugs on and off, whose verdicts are held against the disks; ARGS='--runs 100'
 	@$(RUN) -m bench.judged_runs $(or $(ARGS),--runs 1000)
 
 bench-spark: venv ## core seconds and memory of the Spark analysis as runs grow; ARGS='--sizes 1 --faults 100'

@@ -1,7 +1,7 @@
-"""Simulated runs with random faults, with bug seeds switched on and off, judged: `python -m bench.judged_runs --runs 1000`.
+"""Simulated runs with random faults, with simulator bugs switched on and off, judged: `python -m bench.judged_runs --runs 1000`.
 
 Each run is a scenario made from its seed (settings that keep data and settings that do not, two faults at a time), on the
-simulation ground, every second one with a bug seed of the simulator. It leaves the evidence that any run leaves, and the
+simulation ground, every second one with a simulator bug. It leaves the evidence that any run leaves, and the
 verifier judges that. Beside it a plain look at the disks says what is true: for each acknowledged record, whether every
 in-sync replica has it at its offset. Nothing of the verifier is used for that.
 
@@ -140,7 +140,7 @@ def _steps(rng: random.Random) -> Iterator[dict[str, Any]]:
 
 
 def bug_of(seed: int) -> str | None:
-    """Every second run is production's own code; the others go through the bug seeds in turn."""
+    """Every second run is production's own code; the others go through the simulator bugs in turn."""
     names = sorted(BUG_SEEDS)
     return names[seed // 2 % len(names)] if seed % 2 else None
 
@@ -208,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder = (options.keep or Path(scratch)) / f"seed-{seed}"
             folder.mkdir(parents=True)
             run = run_one(seed, folder)
-            words[f"{run.verdict.outcome.value} {'with a bug seed' if run.bug else 'production'}"] += 1
+            words[f"{run.verdict.outcome.value} {'with a simulator bug' if run.bug else 'production'}"] += 1
             harmed += bool(run.lost or run.contradictions)
             if run.wrong is not None:
                 wrong += 1

@@ -94,7 +94,7 @@ TABLE: dict[str, Producer] = {
     "docs/internals/rules.md": rules_map.current_page,
     "docs/reference/scenario.schema.json": partial(schema, "A scenario of MiniKafka", Scenario),
     "docs/reference/scenarios.md": lambda: scenarios_page(ROOT / SCENARIOS, variants.NAMES),
-    "docs/internals/simulation.md": {"bug seeds": bug_table, "invariants": invariant_table},
+    "docs/internals/simulation.md": {"simulator bugs": bug_table, "invariants": invariant_table},
     "docs/internals/tests.md": lambda: bill.page(bill.load()),
     "docs/reference/testing.md": {"verbs": verb_table},
     "docs/reference/verdicts.md": {"anomalies": anomaly_tables},

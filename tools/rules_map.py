@@ -1,6 +1,6 @@
 """``docs/internals/rules.md``: where each rule of replication is kept, and which tests name it.
 
-``make docs`` writes the page, but not where a rule R1 to R18 has no code or no test, or a bug seed has no test. A place in
+``make docs`` writes the page, but not where a rule R1 to R18 has no code or no test, or a simulator bug has no test. A place in
 the code keeps a rule when its docstring or a comment names it; a test shows it when the docstring of the test, its class or
 its file does.
 """
@@ -13,6 +13,7 @@ import re
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,18 +21,18 @@ ROOT = Path(__file__).resolve().parents[1]
 CODE = ("broker-image/minikafka", "chaos/minikafka_chaos", "simulator/minikafka_simulator")
 TESTS = ("tests",)
 SEEDS_MODULES = tuple(f"simulator/minikafka_simulator/bugs/{name}.py" for name in ("rules", "replication"))
-"""Those whose bug seeds break a rule that a test shows by itself."""
+"""Those whose simulator bugs break a rule that a test shows by itself."""
 
 RULES = {
     "R1": "replicas of a partition on different brokers; leaders, replicas and racks spread evenly",
     "R2": "clients talk to the leader only; followers pull with the Fetch that consumers use",
     "R3": "LEO is the next offset; HW <= LEO; below the HW is committed, and is what consumers see",
     "R4": "produce: append, advance LEO, HW = max(HW, min(LEO of the ISR)), wake who waits",
-    "R5": "a follower's fetch: its offset is its LEO; only the leader keeps remote LEOs",
+    "R5": "a follower's fetch: its offset is its LEO; only the leader keeps the LEOs of other replicas",
     "R6": "a follower's append: HW = min(LEO, leader's HW), one fetch behind",
     "R7": "a fetch with nothing to return waits, and is completed early by a produce",
-    "R8": "who keeps up is in sync: caught-up time in two cases; laggards leave after replica.lag.time.max.ms",
-    "R9": "a follower returns to the ISR at the HW; an ISR change may move the HW",
+    "R8": "in sync: within replica.lag.time.max.ms at the leader's end, or at its end of the fetch before; others leave",
+    "R9": "a follower returns to the ISR at the HW and past the start of the leader's epoch; that may move the HW",
     "R10": "ISR changes: compare-and-set, announced in batches, no storm on the store",
     "R11": "checkpoints: high watermarks, recovery points, leader epochs",
     "R12": "a leader epoch is (epoch, start offset), grows at every change of leader, and fences older ones",
@@ -39,17 +40,17 @@ RULES = {
     "R14": "election: the first live replica in the ISR; empty: offline, or unclean when that is allowed",
     "R15": "the controller is elected among the brokers, over a store with compare-and-set, leases and watches",
     "R16": "acks 0, 1 and all; NOT_ENOUGH_REPLICAS before and after the append",
-    "R17": "writes go to memory, flushes are forced by settings; what a power loss takes, the leader gives back",
+    "R17": "writes go to memory, flushes are forced by settings; what a power loss takes, a leader that has it gives back",
     "R18": "producers: retries, order, idempotence; consumers: commits and rewinding",
 }
 
 _RULE = re.compile(r"\bR(\d{1,2})(?:\s*(?:to|-|–)\s*R(\d{1,2}))?\b")
 _SOURCE = re.compile(r"\b(?:KIP-\d+|KAFKA-\d+|Fluss #\d+|redpanda #\d+|OFFSET_NOT_AVAILABLE|Kip320\.tla)")
-_SEED = re.compile(r"[Bb]ug\s+seed\s+([a-z0-9-]+[a-z0-9])")
+_SEED = re.compile(r"[Ss]imulator\s+bug\s+([a-z0-9-]+[a-z0-9])")
 
 
 class Mention(NamedTuple):
-    """A place that names a rule, a source or a bug seed."""
+    """A place that names a rule, a source or a simulator bug."""
 
     name: str
     file: str
@@ -58,13 +59,24 @@ class Mention(NamedTuple):
 
 
 def names_in(text: str) -> Iterator[str]:
-    """Every rule (ranges taken apart), source and bug seed that a text names."""
+    """Every rule (ranges taken apart), source and simulator bug that a text names."""
     for first, last in _RULE.findall(text):
         for number in range(int(first), int(last or first) + 1):
             if f"R{number}" in RULES:
                 yield f"R{number}"
     yield from _SOURCE.findall(text)
-    yield from (f"bug seed {name}" for name in _SEED.findall(text))
+    yield from (f"simulator bug {name}" for name in _SEED.findall(text))
+
+
+def attribute_docstrings(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
+    """Every attribute, constant or enum member of a body that has a string right below it, with that string."""
+    for statement, below in pairwise(body):
+        match statement, below:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                yield name, text
 
 
 def mentions_in(path: Path, *, comments: bool) -> Iterator[Mention]:
@@ -77,6 +89,9 @@ def mentions_in(path: Path, *, comments: bool) -> Iterator[Mention]:
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             for name in names_in(ast.get_docstring(node) or ""):
                 yield Mention(name, file, prefix)
+            for attribute, text in attribute_docstrings(node.body):
+                for name in names_in(text):
+                    yield Mention(name, file, f"{prefix}.{attribute}" if prefix else attribute)
         for child in ast.iter_child_nodes(node):
             if isinstance(child, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                 inner = f"{prefix}.{child.name}" if prefix else child.name
@@ -129,12 +144,13 @@ def page(code: dict[str, dict[str, list[str]]], tests: dict[str, dict[str, list[
         "",
         "For anyone who changes a rule of replication: where the code keeps it, and which tests show it.",
         "",
-        "Made from the docstrings and comments that name a rule by `make docs`; do not edit. R1 to R18",
-        "are the rules of the articles behind this project; KIP and KAFKA numbers are Kafka's proposals and issues.",
+        "Made from the docstrings and comments that name a rule by `make docs`; do not edit. R1 to R18 are numbers that this",
+        "project gives Kafka's rules; KIP and KAFKA numbers are Kafka's proposals and issues. *Places* and *tests* count what",
+        "is listed below.",
         "",
         "## R1 to R18",
         "",
-        "| rule | | places in the code | tests |",
+        "| rule | | places | tests |",
         "|---|---|---|---|",
     ]
     for rule, title in RULES.items():
@@ -147,12 +163,12 @@ def page(code: dict[str, dict[str, list[str]]], tests: dict[str, dict[str, list[
         lines += _listed(tests.get(rule, {}))
     lines += [
         "",
-        "## Known mistakes",
+        "## Simulator bugs that break a rule",
         "",
-        "Each can be put into the simulator (`minikafka simulate --bug NAME`), which must find it (`tests/simulation`);",
-        "[simulation.md](simulation.md) has what finds it. These tests show the right rule by itself.",
+        "Those that break a rule which a test shows by itself, with that test. [All of them](simulation.md#simulator-bugs);",
+        "[which invariant finds each](simulation.md#how-soon-they-are-caught), in which schedule.",
         "",
-        "| bug seed | mistake | source | tests |",
+        "| simulator bug | mistake | source | tests |",
         "|---|---|---|---|",
     ]
     for name, (mistake, source) in bug_seeds().items():
@@ -193,7 +209,7 @@ def _files(by_file: dict[str, list[str]]) -> str:
 def _seed_tests(name: str, tests: dict[str, dict[str, list[str]]]) -> list[str]:
     return [
         f"{_link(file)} `{place.rpartition('.')[2]}`"
-        for file, places in tests.get(f"bug seed {name}", {}).items()
+        for file, places in tests.get(f"simulator bug {name}", {}).items()
         for place in places
     ]
 
@@ -214,16 +230,16 @@ def problems(code: dict[str, dict[str, list[str]]], tests: dict[str, dict[str, l
     missing = [f"{rule}: no place in the code names it" for rule in RULES if not code.get(rule)]
     missing += [f"{rule}: no test names it" for rule in RULES if not tests.get(rule)]
     seeds = bug_seeds()
-    missing += [f"bug seed {name}: no test names it" for name in seeds if not tests.get(f"bug seed {name}")]
-    named = {n.removeprefix("bug seed ") for n in tests if n.startswith("bug seed ")}
+    missing += [f"simulator bug {name}: no test names it" for name in seeds if not tests.get(f"simulator bug {name}")]
+    named = {n.removeprefix("simulator bug ") for n in tests if n.startswith("simulator bug ")}
     missing += [
-        f"bug seed {name}: named by a test, but there is none of that name" for name in sorted(named - set(seeds))
+        f"simulator bug {name}: named by a test, but there is none of that name" for name in sorted(named - set(seeds))
     ]
     return missing
 
 
 def current_page() -> str:
-    """Make the page. ValueError: a rule R1 to R18 has no code or no test, or a bug seed has no test."""
+    """Make the page. ValueError: a rule R1 to R18 has no code or no test, or a simulator bug has no test."""
     code = collect(CODE, comments=True)
     tests: dict[str, dict[str, list[str]]] = {}
     for name, by_file in collect(TESTS, comments=False).items():

@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
         prog="make adversary", description="Plant bugs into a copy; see which suite notices."
     )
     made.add_argument(
-        "bugs", nargs="*", metavar="BUG", help="names or patterns: m07 's*', or bug seeds (default: all but those)"
+        "bugs", nargs="*", metavar="BUG", help="names or patterns: m07 's*', or simulator bugs (default: all but those)"
     )
     made.add_argument("--suites", type=_suites, default=ORDER, metavar="S,..", help=f"some of {', '.join(SUITES)}")
     made.add_argument("--every", action="store_true", help="try every suite on every bug, also after one has noticed")
@@ -62,7 +62,9 @@ def chosen(patterns: Sequence[str]) -> list[Bug]:
     """The bugs that are named. Raises ValueError for a pattern that names none."""
     for pattern in patterns:
         if pattern not in BUG_SEEDS and not fnmatch.filter(BUGS, pattern):
-            raise ValueError(f"{pattern}: no such bug; allowed: {min(BUGS)} to {max(BUGS)}, see --list, or a bug seed")
+            raise ValueError(
+                f"{pattern}: no such bug; allowed: {min(BUGS)} to {max(BUGS)}, see --list, or a simulator bug"
+            )
     planted = [bug for bug in BUGS.values() if not patterns or any(fnmatch.fnmatch(bug.name, p) for p in patterns)]
     return planted + [BUG_SEEDS[name] for name in patterns if name in BUG_SEEDS]
 
@@ -88,7 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             check(bug)
         unrecorded = [bug.name for bug in bugs if bug.name not in BUGS]
         if options.write and unrecorded:
-            raise ValueError(f"--write: {unrecorded[0]} is a bug seed; allowed: bugs that are on record, see --list")
+            raise ValueError(
+                f"--write: {unrecorded[0]} is a simulator bug; allowed: bugs that are on record, see --list"
+            )
         known = results.schedules_on_record()
         if options.write and known not in (0, options.schedules) and len(bugs) < len(BUGS):
             raise ValueError(

@@ -1,6 +1,6 @@
 """Plants bugs in a copy of the source.
 
-A bug seed of the simulator is the same kind of row (:mod:`minikafka_simulator.bugs`): `same_as` has both use one.
+A simulator bug is the same kind of row (:mod:`minikafka_simulator.bugs`): `same_as` has both use one.
 ``tests/unit/adversary`` sees that each can still be planted.
 """
 
@@ -33,7 +33,7 @@ NOT_SIMULATED = (
 
 
 def same_as(seed: str, name: str, rule: str, tests: tuple[str, ...]) -> Bug:
-    """A bug seed of the simulator, planted under a name of this table."""
+    """A simulator bug of the simulator, planted under a name of this table."""
     return BUG_SEEDS[seed]._replace(name=name, rule=rule, tests=tests)
 
 

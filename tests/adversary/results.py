@@ -88,7 +88,8 @@ def page(results: Mapping[str, Found], schedules: int) -> str:
         "",
         "| suite | what it is |",
         "|---|---|",
-        f"| {UNIT} | `tests/unit/` log, replication, controller, membership, metadata, server and groups |",
+        f"| {UNIT} | `tests/unit/` log, replication, controller, membership, metadata, server and groups; and, wherever they "
+        "are, the few files that are run first |",
         f"| {WIRE} | `tests/unit/wire`: a real broker on loopback, whose only peer the test plays |",
         f"| {SIMULATION} | `minikafka simulate --seeds {FIRST_SEED}..{FIRST_SEED + schedules - 1}`; sockets are its own |",
         f"| {JUDGES} | `tests/unit/` chaos and analytics: the verifier and Spark, for bugs in them (v: verifier, j: Spark) |",
@@ -103,8 +104,8 @@ def page(results: Mapping[str, Found], schedules: int) -> str:
     missed = [name for name, found in audited.items() if not found[SIMULATION]]
     lines += [
         "",
-        f"The simulator alone was tried on {len(audited)} of m01 to m34 and s01 to s14, which somebody else planted, and noticed "
-        f"{len(audited) - len(missed)}. The others:",
+        f"Of m01 to m34 and s01 to s14 the simulation was tried on all {len(audited)}, and notices "
+        f"{len(audited) - len(missed)} by itself. The others:",
         "",
         *(f"- {name}: {UNSEEN[name]}." for name in missed),
     ]

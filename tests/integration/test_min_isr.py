@@ -52,7 +52,7 @@ def eligible(make_cluster: Callable[..., LocalCluster], call_cli: RunCli, until:
 def test_what_the_last_member_commits_alone_is_not_cut_off(
     eligible: LocalCluster, call_cli: RunCli, until: Until
 ) -> None:
-    """Bug seed min-isr-keeps-elr: the member of the ELR would lead, and cut ten acknowledged records off everywhere."""
+    """Simulator bug min-isr-keeps-elr: the member of the ELR would lead, and cut ten acknowledged records off everywhere."""
     one = of(eligible, 1)
     done(call_cli("topic", "alter", "t", "--config", "min.insync.replicas=1", "--bootstrap", one))
     records = [f"acknowledged-{n}" for n in range(10)]
@@ -73,7 +73,7 @@ def test_what_the_last_member_commits_alone_is_not_cut_off(
 def test_brokers_with_other_files_judge_alike(
     make_cluster: Callable[..., LocalCluster], call_cli: RunCli, until: Until
 ) -> None:
-    """Bug seed own-min-isr: a leader whose own file says 1 does not acknowledge alone where the cluster says 2."""
+    """Simulator bug own-min-isr: a leader whose own file says 1 does not acknowledge alone where the cluster says 2."""
     cluster = make_cluster(3, {**QUICK, "min.insync.replicas": "2"})
     bootstrap = cluster.info().bootstrap
     done(call_cli("topic", "create", "t", "--replica-assignment", "1:2", "--bootstrap", bootstrap))

@@ -1,4 +1,4 @@
-"""The checker is measured: known mistakes are put in, and must be found, by an invariant that speaks of what went wrong.
+"""The checker is measured: simulator bugs are put in, and must be found, by an invariant that speaks of what went wrong.
 
 docs/internals/simulation.md has the whole table, with the mistakes that take hundreds of schedules.
 """

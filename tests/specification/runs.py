@@ -1,4 +1,4 @@
-"""Runs what is recorded: simulated schedules by seed, with a planted mistake or without, and those of the golden traces."""
+"""Runs what is recorded: simulated schedules by seed, with a simulator bug or without, and those of the golden traces."""
 
 from __future__ import annotations
 

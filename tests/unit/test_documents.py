@@ -145,7 +145,7 @@ TESTS = re.compile(r"def (test_\w+)\(")
 
 
 def test_what_was_found_has_a_test() -> None:
-    """The page names tests, invariants and bug seeds: each is there."""
+    """The page names tests, invariants and simulator bugs: each is there."""
     code = "\n".join((ROOT / file).read_text(encoding="utf-8") for file in tracked("tests/*.py"))
     simulation = (ROOT / "docs/internals/simulation.md").read_text(encoding="utf-8")
     seen_by = re.findall(r"^\|.*\| (.*) \|$", FOUND, re.MULTILINE)
@@ -170,9 +170,9 @@ def test_the_readme_has_the_figures_of_the_tables() -> None:
     assert {name for name, *_ in rows} == set(BUG_SEEDS)
     figures = [
         f"{len(INVARIANTS)} invariants",
-        f"of {len(BUG_SEEDS)} bug seeds, known mistakes made in the simulator's process, {len(caught)} break an invariant "
-        f"within the first {max(caught)} seeds",
-        f"of {planted[1]} bugs planted in the source, {planted[2]} are noticed",
+        f"of {len(BUG_SEEDS)} simulator bugs (mistakes made in the simulator's process), {len(caught)} break an invariant "
+        f"within {max(caught)} schedules",
+        f"of {planted[1]} planted bugs (mistakes made in a copy of the source), {planted[2]} are noticed",
         f"{len(CASES)} hand-made runs",
         f"{defects} defects: {defects - kafkas} of MiniKafka, {kafkas} in rules that Apache Kafka itself follows",
     ]

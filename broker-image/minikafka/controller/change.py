@@ -57,7 +57,7 @@ class ChangeRules:
     def elect(
         self, old: PartitionState, isr: tuple[int, ...], elr: tuple[int, ...], election: Election
     ) -> tuple[int, bool]:
-        """(leader, clean); ``NO_LEADER`` when nobody may lead."""
+        """Choose (leader, clean) by R14; ``NO_LEADER`` when nobody may lead."""
         fit = [r for r in old.replicas if self.fit(isr, elr, r)]
         if election is Election.PREFERRED and old.replicas[0] in fit:
             return old.replicas[0], True
@@ -146,7 +146,7 @@ def change(
     recovered: bool = False,
     assignment: PartitionAssignment | None = None,
 ) -> PartitionChange | None:
-    """The change that brings a partition to the target ISR with a fit leader; None when nothing changes.
+    """The change that brings a partition to the target ISR with a fit leader (R12: in a new leader epoch); None: nothing changes.
 
     Args:
         isr: the wanted ISR; None keeps it.

@@ -57,7 +57,7 @@ class PartitionRegistry:
         return ErrorCode.NONE
 
     def check_epochs(self, broker_id: int, old: PartitionState, proposal: IsrProposal) -> ErrorCode:
-        """Compare-and-set on leader epoch and partition epoch (KIP-497)."""
+        """Compare-and-set on leader epoch and partition epoch (R10, R12, KIP-497)."""
         if proposal.leader_epoch > old.leader_epoch or proposal.partition_epoch > old.partition_epoch:
             return ErrorCode.NOT_CONTROLLER  # the sender knows more than this controller
         if proposal.leader_epoch < old.leader_epoch:
@@ -179,7 +179,7 @@ class PartitionRegistry:
         return ErrorCode.NONE
 
     def rebalance_leaders(self, limit: int = 1000) -> int:
-        """Give preferred replicas their leadership back where they are in sync; at most ``limit`` a round."""
+        """Give preferred replicas their leadership back where they are in sync (R1); at most ``limit`` a round."""
         return self._change_where(
             lambda old: (
                 old.leader not in (old.replicas[0], NO_LEADER)

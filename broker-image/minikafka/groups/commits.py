@@ -1,7 +1,7 @@
 """Committed offsets: taking, giving, expiring and deleting them.
 
 A commit is answered when its record is replicated, and becomes visible then. A deletion is a tombstone, and the same.
-Rules: KIP-211 for expiry, KIP-320 for leader epochs, KIP-496 for deletion.
+Rules: R18; KIP-211 for expiry, KIP-320 for leader epochs, KIP-496 for deletion.
 """
 
 from __future__ import annotations

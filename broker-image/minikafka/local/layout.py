@@ -2,7 +2,7 @@
 
 ```
 DATA/cluster.json          what was asked of `up` (the record); everything below follows from it
-DATA/metadata.sqlite       the coordination store of all its brokers
+DATA/metadata.sqlite       the cluster store of all its brokers
 DATA/broker-N/broker.properties  data/  unflushed/  events.jsonl  broker.log  pid  process.json  faults
 ```
 """

@@ -1,4 +1,4 @@
-"""The leader epoch cache: which leader epoch begins at which offset (R12, KIP-101, KIP-279).
+"""The leader epoch cache: which leader epoch begins at which offset (R11, R12, KIP-101, KIP-279).
 
 Entries are strictly increasing in both epoch and start offset. They live in memory, and in `leader-epoch-checkpoint`
 in Kafka's text format. A new entry is written when it is assigned, but fsynced together with the next flush of the
@@ -128,7 +128,7 @@ class LeaderEpochCache:
                 self.assign(epoch, offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """The largest known epoch that is not above `epoch`, and where it ends (`LeaderEpochFileCache.endOffsetFor`).
+        """The largest known epoch that is not above `epoch`, and where it ends (R13; `LeaderEpochFileCache.endOffsetFor`).
 
         Undefined for an epoch above the latest or an empty cache. For an epoch below the first one, that epoch itself
         with the start of the first entry: the records before it are gone.

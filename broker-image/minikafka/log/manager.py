@@ -350,7 +350,7 @@ class LogManager:
     # -- checkpoints
 
     def prepare_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> list[Callable[[], None]]:
-        """Writes of `replication-offset-checkpoint`, to be run on any thread.
+        """Writes of `replication-offset-checkpoint` (R11), to be run on any thread.
 
         Logs that are not in the mapping keep what was checkpointed last: a partition without a leader must not lose
         its high watermark (KAFKA-1647).
@@ -362,7 +362,7 @@ class LogManager:
         ]
 
     def prepare_recovery_points(self) -> list[Callable[[], None]]:
-        """Writes of `recovery-point-offset-checkpoint`, to be run on any thread."""
+        """Writes of `recovery-point-offset-checkpoint` (R11), to be run on any thread."""
         return [self._prepare(d, d.recovery_points, lambda log: log.recovery_point) for d in self._directories]
 
     def prepare_log_start_offsets(self) -> list[Callable[[], None]]:

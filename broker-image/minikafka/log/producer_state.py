@@ -98,7 +98,7 @@ class ProducerStateManager:
         return self._producers.get(producer_id)
 
     def check(self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """Before a leader appends: None when the batch is next in order, the earlier batch when this is its duplicate.
+        """Before a leader appends (R18): None when the batch is next in order, the earlier batch when this is its duplicate.
 
         A producer that is not known (its records were deleted, or it expired) may begin at any sequence number.
         Raises InvalidProducerEpoch, OutOfOrderSequence.

@@ -95,9 +95,10 @@ class ClusterStore(Protocol):
         ...
 
     async def acquire(self, holder: int, host: str, port: int, expected_epoch: int) -> Lease | None:
-        """Take the lease if its epoch is still ``expected_epoch`` (0: never held); the epoch grows by one. None: lost the race.
+        """Take the lease if its epoch is still ``expected_epoch`` (0: never held); its epoch grows by one (R15).
 
-        Whether the old holder is dead is the caller's judgement (silence for a session, or a closed connection).
+        None: the race is lost. Whether the old holder is dead is the caller's judgement (silence for a session, or a closed
+        connection).
         """
         ...
 

@@ -7,7 +7,7 @@ what lies below it is committed, is all that consumers see, and is what a new le
 
 Three rules keep that true while brokers die. A change of the ISR counts only when the controller has written it, and until
 then the leader uses the larger of the two sets (the *maximal ISR*) for the HW (KIP-497). A replica that lost its place finds
-where its log parts from the leader's by epochs, not by its own HW, and truncates there (KIP-101, KIP-279, KIP-595). And
+where its log diverges from the leader's by epochs, not by its own HW, and truncates there (KIP-101, KIP-279, KIP-595). And
 below ``min.insync.replicas`` the HW stands still, so that whoever leaves then still holds all that is committed (KIP-966).
 
 ``Partition`` is the object; ``leader`` and ``follower`` hold the two roles; ``isr`` the state of an ISR change. All are

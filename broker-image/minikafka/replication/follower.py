@@ -196,9 +196,9 @@ class FollowerState:
         return FetchOutcome.BACK_OFF
 
     def diverged(self, diverging: tuple[int, int], log_start_offset: int) -> FetchOutcome:
-        """Truncate where the logs diverge; high watermark and records of such an answer are not touched (KAFKA-14704).
+        """Truncate where the logs diverge (R13); high watermark and records of such an answer are not touched (KAFKA-14704).
 
-        The leader cannot tell where the logs part before its own start. So what is left here before that may be another's, and
+        The leader cannot tell where the logs diverge before its own start. So what is left here before that may be another's, and
         goes at once: with the next answer, as in Kafka, it is too late for a replica that this very fetch brings into the ISR
         (found by simulation).
         """
@@ -212,7 +212,10 @@ class FollowerState:
         return FetchOutcome.TRUNCATED
 
     def truncation_point(self, leader_epoch: int, leader_end: int) -> Truncation:
-        """Kafka's ``getOffsetTruncationState``: the leader said that ``leader_epoch`` ends at ``leader_end`` in its log."""
+        """Decide where to truncate (R13): the leader said that ``leader_epoch`` ends at ``leader_end`` in its log.
+
+        Kafka's ``getOffsetTruncationState``.
+        """
         partition = self.partition
         leo = partition.log.log_end_offset
         if leader_end < 0:

@@ -44,7 +44,7 @@ class AfterAnswer(Enum):
 
 
 class IsrState:
-    """Committed ISR and at most one change in flight.
+    """Committed ISR and at most one change in flight (R10).
 
     ``maximal`` is what counts for the high watermark: everything that *may* be in the ISR as the controller sees it.
     """

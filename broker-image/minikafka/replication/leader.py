@@ -55,7 +55,7 @@ class RemoteReplica:
         self.broker_epoch = broker_epoch
 
     def is_caught_up(self, leader_leo: int, now: float, lag_time_max: float) -> bool:
-        """Kafka's ``Replica.isCaughtUp``; times in seconds."""
+        """Kafka's ``Replica.isCaughtUp`` (R8); times in seconds."""
         return self.leo == leader_leo or now - self.last_caught_up <= lag_time_max
 
 
@@ -157,7 +157,7 @@ class LeaderState:
         return info
 
     def acknowledgement(self, required_offset: int) -> ErrorCode | None:
-        """For acks=all: the answer once the high watermark has reached ``required_offset``, None while it has not."""
+        """For acks=all (R16): the answer once the high watermark has reached ``required_offset``, None while it has not."""
         if self.partition.high_watermark < required_offset:
             return None
         if len(self.isr.maximal) < self.effective_min_isr():
@@ -176,7 +176,7 @@ class LeaderState:
         return self.partition.log.failure is None and len(self.isr.committed) >= self.effective_min_isr()
 
     def counts_for_high_watermark(self, replica: int, remote: RemoteReplica, now: float) -> bool:
-        """Members of the maximal ISR, and caught-up replicas that are about to join it (else they never reach the HW)."""
+        """Members of the maximal ISR, and caught-up replicas that are about to join it (else they never reach the HW; R9)."""
         if replica in self.isr.maximal:
             return True
         return (
@@ -189,7 +189,7 @@ class LeaderState:
         return self.partition.log.vouched_offset
 
     def maybe_advance_high_watermark(self, now: float) -> bool:
-        """``HW = max(HW, min(LEO of all that count))``; True when it moved."""
+        """``HW = max(HW, min(LEO of all that count))`` (R4); True when it moved."""
         partition = self.partition
         if not self.may_advance():
             return False
@@ -204,7 +204,7 @@ class LeaderState:
         return True
 
     def end_offset_for_clients(self) -> int | None:
-        """What ListOffsets(latest) tells a client: the high watermark; None (OFFSET_NOT_AVAILABLE) while it is not known.
+        """What ListOffsets(latest) tells a client (R3): the high watermark; None (OFFSET_NOT_AVAILABLE) while it is not known.
 
         A new leader's own high watermark lags behind what the old leader showed. Until it has reached the start of this
         term, telling it would make the end go backwards before the client's eyes.
@@ -226,7 +226,7 @@ class LeaderState:
         return ErrorCode.NONE
 
     def divergence(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[ErrorCode, tuple[int, int] | None]:
-        """Truncation detection on fetch (KIP-595): where the caller's log parts from this one, if it does."""
+        """Find where the log of a follower that fetches diverges from this one, if it does (R13, KIP-595)."""
         if last_fetched_epoch < 0:
             return ErrorCode.NONE, None
         epoch, end = self.partition.end_offset_for_epoch(last_fetched_epoch)
@@ -324,7 +324,7 @@ class LeaderState:
         )
 
     def answered(self, proposal: IsrProposal, answer: AlterPartitionAnswer, now: float) -> AfterAnswer:
-        """Take in the controller's answer to ``proposal`` (the table of KIP-497)."""
+        """Take in the controller's answer to ``proposal`` (R10, the table of KIP-497)."""
         if self.isr.pending is not proposal:
             return AfterAnswer.DONE
         if answer.error is ErrorCode.NONE:

@@ -203,7 +203,7 @@ class Partition:
     # -- questions any replica answers ----------------------------------------------------------------------------
 
     def check_leader(self, current_leader_epoch: int) -> ErrorCode:
-        """Fencing of KIP-320: NONE when this replica leads and the caller's epoch (-1: not given) is its own."""
+        """Fencing (R12, KIP-320) and R2: NONE when this replica leads and the caller's epoch (-1: not given) is its own."""
         own = self.leader_epoch
         if current_leader_epoch >= 0 and current_leader_epoch != own:
             if current_leader_epoch < own:

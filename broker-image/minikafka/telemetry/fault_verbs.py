@@ -128,7 +128,7 @@ _DEAD = frozenset((Verb.KILL, Verb.TERMINATE, Verb.POWER_LOSS))
 _LINKS = frozenset((Verb.CUT, Verb.DELAY, Verb.LOSS))
 _STARTED = "the broker is started"
 _JOINED = "the links are as they should be again"
-_NO_TIME = "a flush takes no time there"
+_NO_TIME = "an fsync takes no time there (the seed decides how long the work of a disk thread takes as a whole)"
 _NO_DELAY = (
     "the network agent drops packets, which every kernel with nftables can; it does not make them late, which takes netem in the "
     "nodes' kernel"
@@ -261,11 +261,11 @@ RULES: dict[Verb, Rule] = {
         lacks={"kubernetes": "the clock is the node's, which other pods share"},
     ),
     Verb.STORE_OUTAGE: Rule(
-        "Let the coordination store take no writes (in the simulation: answer nothing): no election, no change of an ISR, no "
+        "Let the cluster store take no writes (in the simulation: answer nothing): no election, no change of an ISR, no "
         "renewal of the controller's lease.",
         "the store takes writes again",
         everywhere=True,
-        means="the coordination store took no writes",
+        means="the cluster store took no writes",
         lacks={"kubernetes": "the store is the Kubernetes API, which others share"},
     ),
     Verb.RECOVER: Rule(

@@ -16,7 +16,7 @@ class TruncationReason(NamedTuple):
 
 DIVERGED = TruncationReason(
     "log diverges from leader {leader} after epoch {epoch}",
-    "the leader's answer to a fetch says where the two logs part (KIP-595); usual after a change of leader",
+    "the leader's answer to a fetch says where the two logs diverge (KIP-595); usual after a change of leader",
     "by acks=1, whenever the new leader lacked them; by acks=all after an unclean election, or when the leader had lost its disk",
 )
 HIGH_WATERMARK = TruncationReason(

@@ -240,7 +240,7 @@ class ChaosSession:
         self._order("InjectError", action="error", **given)
 
     def delay(self, api: str, millis: int) -> None:
-        """Have brokers answer clients' requests of an API so much later, until `heal`."""
+        """Have brokers answer clients' requests of an API so much later, until `heal`. (The fault `Delay` is of links.)"""
         self._order("DelayAnswers", action="delay", api=api, millis=millis)
 
     def observe(self, api: str) -> Observation:

@@ -1,1 +1,1 @@
-"""Known mistakes as changes of the source, and how one is put into the running process."""
+"""Simulator bugs as changes of the source, and how one is put into the running process."""

@@ -1,4 +1,4 @@
-"""Bug seeds: one known mistake each, of Kafka or its kin, that `minikafka simulate --bug NAME` plants in its process.
+"""Simulator bugs: one mistake each, of Kafka or its kin, that `minikafka simulate --bug NAME` plants in its process.
 
 They measure the checker: a simulator that does not find these would not find their cousins either (docs/internals/simulation.md
 has the table). Production has no switch for them: each is a change of its source.
@@ -30,5 +30,5 @@ CRASH_BUGS: Mapping[str, Bug] = {bug.name: bug for bug in CRASHES}
 
 
 def with_bug_seed(name: str | None) -> AbstractContextManager[None]:
-    """Run the block with this bug seed in the process, or with production's code as it is. KeyError: there is none such."""
+    """Run the block with this simulator bug in the process, or with production's code as it is. KeyError: there is none such."""
     return nullcontext() if name is None else planted(BUG_SEEDS[name])

@@ -1,4 +1,4 @@
-"""Bugs in what a broker makes durable, and when: `make crashes ARGS='--bug NAME'` looks for a prefix that shows them."""
+"""Simulator bugs in what a broker makes durable, and when: `make crashes ARGS='--bug NAME'` looks for a prefix that shows one."""
 
 from __future__ import annotations
 

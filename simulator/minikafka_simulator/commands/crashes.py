@@ -42,8 +42,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--minutes", type=float, metavar="N", help="begin no further life after so long")
     parser.add_argument("--store", action="store_true", help="the cluster store of one machine instead (needs strace)")
-    parser.add_argument("--bug", metavar="NAME", help="plant this mistake, and look for a prefix that shows it")
-    parser.add_argument("--list-bugs", action="store_true", help="print the mistakes that can be planted")
+    parser.add_argument("--bug", metavar="NAME", help="make this simulator bug, and look for a prefix that shows it")
+    parser.add_argument("--list-bugs", action="store_true", help="print the simulator bugs")
     return parser
 
 
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _problem(args: argparse.Namespace) -> str | None:
     if args.bug is not None and args.bug not in CRASH_BUGS:
-        return f"--bug={args.bug}: no such mistake; allowed: see --list-bugs"
+        return f"--bug={args.bug}: no such simulator bug; allowed: see --list-bugs"
     if not 1 <= args.states <= STATES_MAX:
         return f"--states={args.states}: allowed: 1 to {STATES_MAX}"
     if args.lives < 1:

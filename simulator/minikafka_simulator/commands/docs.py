@@ -1,6 +1,6 @@
-"""The generated parts of ``docs/internals/simulation.md``: bug seeds, invariants, and how soon each mistake is caught.
+"""The generated parts of ``docs/internals/simulation.md``: simulator bugs, invariants, and how soon each mistake is caught.
 
-``make docs`` writes the first two. ``python -m minikafka_simulator.commands.docs`` runs every bug seed: the schedule that the
+``make docs`` writes the first two. ``python -m minikafka_simulator.commands.docs`` runs all simulator bugs: the schedule that the
 page has for it, and where that finds nothing any more, schedules from 1 on. It writes what it found.
 """
 
@@ -28,7 +28,7 @@ GREEN = range(1, 101)
 
 def bug_table() -> str:
     """The mistakes that can be put in."""
-    lines = ["| bug seed | mistake | source |", "|---|---|---|"]
+    lines = ["| simulator bug | mistake | source |", "|---|---|---|"]
     lines += [f"| `{bug.name}` | {bug.mistake} | {bug.rule} |" for bug in BUG_SEEDS.values()]
     return "\n".join(lines)
 
@@ -41,7 +41,7 @@ def invariant_table() -> str:
 
 
 def caught_by(page: str) -> dict[str, int]:
-    """The schedule in which each bug seed was caught when the page was written."""
+    """The schedule in which each simulator bug was caught when the page was written."""
     return {name: int(seed) for name, seed in re.findall(r"^\| `([\w-]+)` \| .* \| (\d+) \|$", page, re.MULTILINE)}
 
 
@@ -55,7 +55,7 @@ def measured_table(workers: int, known: Mapping[str, int]) -> str:
         f"{totals.faults:,} faults, {totals.acknowledged:,} records acknowledged by acks=all, {totals.unclean} schedules "
         "with an unclean election.",
         "",
-        "| bug seed | caught by | in schedule |",
+        "| simulator bug | caught by | in schedule |",
         "|---|---|---|",
     ]
     for name in BUG_SEEDS:
@@ -71,7 +71,7 @@ def measured_table(workers: int, known: Mapping[str, int]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and write the page's part. Exit codes: 0 it is written, 2 bad input."""
-    parser = argparse.ArgumentParser(prog=COMMAND, description="Runs every bug seed, which takes minutes.")
+    parser = argparse.ArgumentParser(prog=COMMAND, description="Runs every simulator bug, which takes minutes.")
     parser.add_argument("--workers", type=int, default=2, help="processes to measure with (default 2)")
     parser.add_argument(
         "--docs", type=Path, default=Path("docs/internals"), help="folder of the page (default: docs/internals)"

@@ -1,7 +1,7 @@
 """`minikafka simulate`: random schedules of faults over the production replication code in virtual time.
 
 Every invariant is checked after every event (docs/internals/simulation.md). A seed that fails is printed with the end of its
-trace and the command that replays it. With `--bug NAME` a known mistake is put in, and the question is how soon it is found.
+trace and the command that replays it. With `--bug NAME` a simulator bug is put in, and the question is how soon it is found.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seeds", type=_seeds, metavar="A..B", help="run these seeds (default 1..200; with --bug 1..1500)"
     )
     which.add_argument("--seed", type=_seed, metavar="N", help="replay one seed")
-    which.add_argument("--list-bugs", action="store_true", help="print the bug seeds: known mistakes to search for")
-    parser.add_argument("--bug", metavar="NAME", help="put this mistake in and search until it is found")
+    which.add_argument("--list-bugs", action="store_true", help="print the simulator bugs: mistakes to search for")
+    parser.add_argument("--bug", metavar="NAME", help="make this simulator bug and search until it is found")
     parser.add_argument("--trace", action="store_true", help="with --seed: print the whole trace")
     parser.add_argument("--shrink", action="store_true", help="make the first failing schedule small")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first violation")
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
         close = difflib.get_close_matches(args.bug, BUG_SEEDS, n=1)
         hint = f"did you mean {close[0]}?" if close else "allowed: see --list-bugs"
-        return _bad(f"--bug={args.bug}: no such bug seed; {hint}")
+        return _bad(f"--bug={args.bug}: no such simulator bug; {hint}")
     if args.trace and args.seed is None:
         return _bad("--trace: prints one schedule; give its --seed")
     if args.keep_going and (args.seed is not None or args.shrink):
@@ -260,7 +260,7 @@ def _print_search(args: argparse.Namespace, plan: Plan, totals: Totals, found: l
         outcome = (
             f"caught by {found[0].invariant} after {_count(totals.schedules, 'schedule')}" if found else "NOT FOUND"
         )
-        print(f"bug seed {bug.name} ({bug.mistake}; {bug.rule}): {outcome}")
+        print(f"simulator bug {bug.name} ({bug.mistake}; {bug.rule}): {outcome}")
     elif not found:
         print(f"all invariants hold; hash of all traces {totals.digest()}")
     else:

@@ -27,7 +27,7 @@ goes round without waiting, as no count of events can tell, and takes ever more 
 
 
 class Job(NamedTuple):
-    """One schedule, as it is sent to a worker. ``bug`` names a bug seed, None is production."""
+    """One schedule, as it is sent to a worker. ``bug`` names a simulator bug, None is production."""
 
     seed: int
     bug: str | None
@@ -100,7 +100,7 @@ class Totals:
 
 
 class Catch(NamedTuple):
-    """How a bug seed was found: the first seed that fails, what it breaks, and how many schedules that took."""
+    """How a simulator bug was found: the first seed that fails, what it breaks, and how many schedules that took."""
 
     result: Result
     schedules: int

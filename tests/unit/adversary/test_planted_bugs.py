@@ -132,7 +132,7 @@ class TestTheHunt:
         assert command.main(["m02", "--write", "--schedules", str(results.schedules_on_record() + 1)]) == 2
         assert "allowed with --write: the same" in capsys.readouterr().err
         assert command.main(["truncate-to-hw", "--write"]) == 2
-        assert "--write: truncate-to-hw is a bug seed" in capsys.readouterr().err
+        assert "--write: truncate-to-hw is a simulator bug" in capsys.readouterr().err
         monkeypatch.setattr(command, "BUGS", {"z01": HARMLESS})
         assert command.main([]) == 2
         assert "plant it anew" in capsys.readouterr().err

@@ -83,7 +83,7 @@ class TestChecks:
     def test_6_a_partition_epoch_below(self) -> None:
         """KIP-497: compare-and-set: a proposal made before the last change would overwrite it.
 
-        Bug seed no-partition-epoch.
+        Simulator bug no-partition-epoch.
         """
         at = desk()
         stale = at.proposal((1, 2, 3))
@@ -95,7 +95,7 @@ class TestChecks:
     def test_7_members_are_replicas_and_the_leader_is_one(self, isr: tuple[int, ...]) -> None:
         """Fluss #3927, KIP-497: an ISR without its leader, with strangers, or with somebody twice.
 
-        Bug seed shrink-without-leader.
+        Simulator bug shrink-without-leader.
         """
         at = desk()
         assert at.ask(at.proposal(isr, recovery_state=RECOVERING)).error is ErrorCode.INVALID_REQUEST
@@ -113,7 +113,7 @@ class TestChecks:
         assert at.ask(at.proposal((1,), recovery_state=RECOVERING)).error is ErrorCode.INVALID_REQUEST
 
     def test_9_a_fenced_member(self) -> None:
-        """KIP-841: INELIGIBLE_REPLICA; it is known not to be applied. Bug seed accept-fenced."""
+        """KIP-841: INELIGIBLE_REPLICA; it is known not to be applied. Simulator bug accept-fenced."""
         at = desk()
         at.brokers.fence(at.image.brokers[3], "for the test")
         assert at.set_isr(1, 2, 3).error is ErrorCode.INELIGIBLE_REPLICA
@@ -136,7 +136,7 @@ class TestChecks:
     def test_9_a_member_of_another_incarnation(self, epoch: int, error: ErrorCode) -> None:
         """KIP-903: it was in sync before it was restarted; -1 (not known to the leader) is not checked.
 
-        Bug seed accept-rebooted.
+        Simulator bug accept-rebooted.
         """
         at = desk()
         proposal = at.proposal((1, 2, 3))

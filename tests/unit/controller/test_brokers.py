@@ -85,7 +85,7 @@ class TestUncleanShutdown:
         assert at.state().elr == (2,)
 
     def test_an_unclean_one_loses_it(self) -> None:
-        """KIP-966: it may have lost its tail: out of ISR and ELR. Bug seed keep-uncleanly-stopped."""
+        """KIP-966: it may have lost its tail: out of ISR and ELR. Simulator bug keep-uncleanly-stopped."""
         at = Desk(PartitionState((1, 2), (1,), 1, elr=(2,)), configs={"min.insync.replicas": "2"})
         at.die(2)
         at.register(2)
@@ -94,7 +94,7 @@ class TestUncleanShutdown:
     def test_a_restart_within_the_session_is_noticed(self) -> None:
         """KIP-966: the connection's end was not seen, and the registration alone must take the seats.
 
-        Bug seed restart-unnoticed.
+        Simulator bug restart-unnoticed.
         """
         at = Desk(STATE, connected=False)
         at.register(1)

@@ -29,7 +29,7 @@ def alone(config: ControllerConfig | None = None, configs: dict[str, str] | None
 
 class TestOfATopic:
     def test_lowering_it_ends_the_elr(self) -> None:
-        """Bug seed min-isr-keeps-elr (audit t2): broker 1 commits alone from here on, so 3 must not lead."""
+        """Simulator bug min-isr-keeps-elr (audit t2): broker 1 commits alone from here on, so 3 must not lead."""
         at = alone(configs={MIN_ISR: "2"})
         epoch = at.state().partition_epoch
         at.topics.set_configs("t", {MIN_ISR: "1"})
@@ -56,7 +56,7 @@ class TestOfATopic:
         assert (at.state().isr, at.state().elr) == ((1,), (2, 3))
 
     def test_a_leader_that_has_not_heard_of_a_higher_minimum_cannot_shrink_its_isr(self) -> None:
-        """Bug seed min-isr-keeps-epoch: it would commit alone by the old minimum, and who left is eligible by the new one."""
+        """Simulator bug min-isr-keeps-epoch: it would commit alone by the old minimum, and who left is eligible by the new."""
         at = Desk(FULL, configs={MIN_ISR: "1"})
         unheard = at.proposal((1,))
         at.topics.set_configs("t", {MIN_ISR: "2"})
@@ -79,7 +79,7 @@ class TestOfATopic:
 
 
 class TestOfTheCluster:
-    """Bug seed own-min-isr: the default is a record of the cluster, so that brokers with other files judge alike."""
+    """Simulator bug own-min-isr: the default is a record of the cluster, so that brokers with other files judge alike."""
 
     def controller(self, image: ClusterImage, min_isr: int) -> Controller:
         return Controller(image, 2, ControllerConfig(min_insync_replicas=min_isr), 0.0, lambda: UUID(int=7))

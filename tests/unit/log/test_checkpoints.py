@@ -24,7 +24,7 @@ class TestCheckpoints:
         assert fs.read_bytes(f"{DATA}/a-0/partition.metadata") == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"
 
     def test_a_partition_without_a_leader_keeps_its_high_watermark(self) -> None:
-        """KAFKA-1647. Bug seed drop-leaderless-hw."""
+        """KAFKA-1647. Simulator bug drop-leaderless-hw."""
         fs, manager = two_logs()
         manager.checkpoint_high_watermarks({A: 9, B: 3})
         manager.close()

@@ -107,7 +107,7 @@ def test_a_mistake_is_noticed(name: str) -> None:
 
 @for_each(
     [
-        ("--bug=no-such", "--bug=no-such: no such mistake; allowed: see --list-bugs"),
+        ("--bug=no-such", "--bug=no-such: no such simulator bug; allowed: see --list-bugs"),
         ("--states=0", "--states=0: allowed: 1 to 10000"),
         ("--lives=0", "--lives=0: allowed: 1 or more"),
         ("--prefix=3", "--prefix: a prefix of which life? give its --seed"),

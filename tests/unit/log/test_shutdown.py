@@ -85,7 +85,7 @@ class TestShutdown:
         assert {tp: log.recovery.clean for tp, log in found.logs.items()} == {A: True, B: False}
 
     def test_the_marker_is_gone_before_the_logs_are_loaded(self) -> None:
-        """KAFKA-10471: a crash while loading must not look clean the next time. Bug seed clean-marker-stays."""
+        """KAFKA-10471: a crash while loading must not look clean the next time. Simulator bug clean-marker-stays."""
         fs, manager = two_logs()
         manager.close(broker_epoch=5)
 

@@ -89,7 +89,7 @@ class Lab:
 
 class TestRequests:
     def test_all_that_is_followed_is_asked_for_at_once_and_once(self) -> None:
-        """Bug seed fetch-drops-others."""
+        """Simulator bug fetch-drops-others."""
         lab = Lab(3)
         assert lab.asks() == [0, 1, 2]
         assert lab.asked[TOPIC_ID, 1] == lab.followers[1].position()
@@ -122,7 +122,7 @@ class TestRequests:
         assert lab.asks() == [1]
 
     def test_nothing_is_in_flight_on_a_connection_that_is_gone(self) -> None:
-        """Bug seed fetch-waits-for-lost."""
+        """Simulator bug fetch-waits-for-lost."""
         lab = Lab()
         lab.asks()
         lab.asks(overtake=True)
@@ -167,7 +167,7 @@ class TestFlushes:
 
 class TestBackOff:
     def test_a_refused_partition_is_left_out_for_longer_and_longer_the_others_are_not(self) -> None:
-        """Bug seed fetch-backs-off-forever."""
+        """Simulator bug fetch-backs-off-forever."""
         lab = Lab(2)
         pauses = []
         for _ in range(8):

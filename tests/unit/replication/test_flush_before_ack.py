@@ -39,7 +39,7 @@ def test_a_leader_alone_commits_when_it_has_flushed() -> None:
 
 
 def test_the_leader_waits_for_its_own_disk_though_its_followers_have_it() -> None:
-    """R4, R17: bug seed leader-flushes-late."""
+    """R4, R17: simulator bug leader-flushes-late."""
     replica = leader(BOTH)
     produce(replica, 1)
     fetch_at(replica, 2, 1)
@@ -49,7 +49,7 @@ def test_the_leader_waits_for_its_own_disk_though_its_followers_have_it() -> Non
 
 
 def test_a_follower_does_not_tell_before_it_has_flushed() -> None:
-    """R5, R17: the offset of its next fetch is its acknowledgement. Bug seed follower-flushes-late."""
+    """R5, R17: the offset of its next fetch is its acknowledgement. Simulator bug follower-flushes-late."""
     first, second = Replica(1), Replica(2, flush_messages=1)
     states([first, second], BOTH)
     produce(first, 1)

@@ -92,8 +92,8 @@ class TestTruncation:
         assert follower.partition.log.epochs.entries == [(0, 0), (3, 1)]
 
     def test_a_leader_with_a_gap_in_epochs_is_asked_twice(self) -> None:
-        """R13, KIP-279: the leader knows 0 and 2, the follower 0 and 1: cut to the own end of 0, then ask with epoch 0. Bug
-        seed one-shot-truncation.
+        """R13, KIP-279: the leader knows 0 and 2, the follower 0 and 1: cut to the own end of 0, then ask with epoch 0.
+        Simulator bug one-shot-truncation.
         """
         leader, follower = Replica(1), Replica(2)
         states([leader, follower], PartitionState((1, 2), (1, 2), 1))
@@ -113,7 +113,7 @@ class TestTruncation:
     def test_neither_high_watermark_nor_records_of_a_diverging_answer_are_taken(self) -> None:
         """KAFKA-14704: the HW of such an answer may be above the truncated end, over records that are not the leader's.
 
-        Bug seed hw-on-divergence.
+        Simulator bug hw-on-divergence.
         """
         follower = led(Replica(1), (0, 3), hw=0)
         state = following(follower)
@@ -211,7 +211,7 @@ class TestTruncation:
         assert state.truncations == []
 
     def test_becoming_a_follower_truncates_nothing_by_itself(self) -> None:
-        """R13, KIP-101: it does not truncate by its HW; the leader's answer says where. Bug seed truncate-to-hw."""
+        """R13, KIP-101: it does not truncate by its HW; the leader's answer says where. Simulator bug truncate-to-hw."""
         follower = led(Replica(1), (0, 3), hw=1)
         assert follower.leo == 3
         assert following(follower).position() == (100, 3, 0, 0)
@@ -259,7 +259,7 @@ class TestAnswers:
         assert follower.hw == 1
 
     def test_an_answer_of_an_earlier_term_is_stale(self) -> None:
-        """KIP-320 (Kip320.tla rule 2): the epoch moved between request and answer. Bug seed stale-fetch-answer."""
+        """KIP-320 (Kip320.tla rule 2): the epoch moved between request and answer. Simulator bug stale-fetch-answer."""
         leader, follower = pair(1)
         exchange = Exchange(follower, leader).ask()
         states([follower], PartitionState((1, 2), (1, 2), 1, 1, 1))
@@ -269,7 +269,7 @@ class TestAnswers:
     def test_an_answer_to_another_position_is_stale(self) -> None:
         """KIP-320 (Kip320.tla rule 2): the same answer twice, or a truncation in between.
 
-        Bug seed stale-fetch-answer.
+        Simulator bug stale-fetch-answer.
         """
         leader, follower = pair(1)
         exchange = Exchange(follower, leader).ask()
@@ -293,7 +293,7 @@ class TestAnswers:
         assert state.answered(before, ErrorCode.NONE, None, 2, 0, NOTHING) is FetchOutcome.EMPTY
 
     def test_the_last_epoch_is_remembered_over_an_empty_answer(self) -> None:
-        """KAFKA-15510: forgetting it would turn divergence detection off. Bug seed forget-epoch-on-empty."""
+        """KAFKA-15510: forgetting it would turn divergence detection off. Simulator bug forget-epoch-on-empty."""
         leader, follower = pair(1)
         catch_up(follower, leader)
         assert fetch(follower, leader) is FetchOutcome.EMPTY
@@ -302,7 +302,7 @@ class TestAnswers:
     def test_batches_of_a_later_epoch_than_the_fetchs_are_left_out(self) -> None:
         """KAFKA-18723: the leader was re-elected between request and answer; this term cannot vouch for those records.
 
-        Bug seed append-later-epoch.
+        Simulator bug append-later-epoch.
         """
         leader, follower = pair(1)
         exchange = Exchange(follower, leader).ask()
@@ -361,7 +361,7 @@ class TestOutOfRange:
     def test_within_the_leaders_range_everything_is_kept(self) -> None:
         """KAFKA-2143, KAFKA-7414: an error that is over by now; only what the leader has deleted goes.
 
-        Bug seed out-of-range-drops-all.
+        Simulator bug out-of-range-drops-all.
         """
         follower = led(Replica(1), (0, 3), hw=3)
         state = following(follower)
@@ -394,7 +394,7 @@ class TestOutOfRange:
 def test_followers_keep_the_state_of_producers() -> None:
     """R18, redpanda #3039: it is rebuilt by replaying the log, so a new leader still finds duplicates.
 
-    Bug seed dedupe-on-leader-only.
+    Simulator bug dedupe-on-leader-only.
     """
     leader, follower = pair()
     state = leader.partition.leader

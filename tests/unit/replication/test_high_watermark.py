@@ -56,7 +56,7 @@ def test_a_member_that_has_not_fetched_in_this_term_holds_it() -> None:
 def test_below_the_minimum_isr_it_stands_still() -> None:
     """KAFKA-15583, KIP-966: else acks=all would mean one copy, and an eligible leader replica would miss committed records.
 
-    Bug seed hw-under-min-isr.
+    Simulator bug hw-under-min-isr.
     """
     leader = lead((1,), (1, 2, 3), min_isr=2, records=2)
     assert leader.hw == 0
@@ -75,7 +75,7 @@ def test_the_minimum_isr_is_never_more_than_the_replicas() -> None:
 def test_a_member_that_is_about_to_join_already_holds_it() -> None:
     """KIP-497: the maximal ISR counts, for the controller may have written the change already.
 
-    Bug seed committed-isr-for-hw.
+    Simulator bug committed-isr-for-hw.
     """
     leader = lead((1, 2), (1, 2, 3), records=2)
     fetch_at(leader, 2, 1)
@@ -140,7 +140,7 @@ def test_a_follower_takes_the_leaders_but_not_beyond_its_own_end() -> None:
 def test_a_new_leader_does_not_show_an_end_that_goes_backwards() -> None:
     """OFFSET_NOT_AVAILABLE: until the HW has reached the start of this term, the old leader may have shown more.
 
-    Bug seed lagging-end-offset.
+    Simulator bug lagging-end-offset.
     """
     replica = Replica(1)
     states([replica], PartitionState((1, 2), (1,), 1))

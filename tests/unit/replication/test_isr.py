@@ -73,7 +73,7 @@ class TestShrink:
     def test_a_new_leader_gives_everybody_time(self) -> None:
         """Fluss #3698: a leader that starts with caught-up time 0 would drop its whole ISR before the first fetch.
 
-        Bug seed hasty-shrink.
+        Simulator bug hasty-shrink.
         """
         leader = Replica(1, lag=LAG)
         states([leader], PartitionState((1, 2, 3), (1, 2, 3), 1), now=500.0)
@@ -82,7 +82,7 @@ class TestShrink:
         assert members(term(leader).maybe_shrink(500.1 + LAG)) == (1,)
 
     def test_the_leader_itself_never_leaves(self) -> None:
-        """Fluss #3927: an ISR without its leader. Bug seed shrink-without-leader."""
+        """Fluss #3927: an ISR without its leader. Simulator bug shrink-without-leader."""
         leader = lead((2, 1, 3), (2, 1, 3), lag=LAG, records=1)
         assert members(term(leader).maybe_shrink(LAG + 1)) == (1,)
 
@@ -114,7 +114,7 @@ class TestExpand:
     def test_not_before_the_start_of_the_leaders_epoch(self) -> None:
         """KAFKA-7128: below it there may be records that an older leader showed and the new HW does not cover yet.
 
-        Bug seed join-at-hw.
+        Simulator bug join-at-hw.
         """
         leader = Replica(1)
         states([leader], PartitionState((1, 2, 3), (1,), 1))
@@ -127,7 +127,7 @@ class TestExpand:
         assert fetch_at(leader, 3, 2).proposal is not None
 
     def test_not_a_fenced_or_stopping_broker(self) -> None:
-        """KIP-841: it would be elected and could not lead. Bug seed accept-fenced."""
+        """KIP-841: it would be elected and could not lead. Simulator bug accept-fenced."""
         leader = lead((1, 2))
         leader.peers.fenced.add(3)
         assert fetch_at(leader, 3, 0).proposal is None
@@ -135,7 +135,7 @@ class TestExpand:
         assert fetch_at(leader, 3, 0).proposal is not None
 
     def test_not_by_the_fetch_of_an_earlier_incarnation(self) -> None:
-        """KIP-903: the rebooted broker may have lost what the old one had. Bug seed accept-rebooted."""
+        """KIP-903: the rebooted broker may have lost what the old one had. Simulator bug accept-rebooted."""
         leader = lead((1, 2), records=1)
         leader.peers.epochs[3] = 8
         late = fetch_at(leader, 3, 1, broker_epoch=7)
@@ -235,7 +235,7 @@ class TestAnswers:
     def test_an_unknown_outcome_is_asked_again(self, error: ErrorCode) -> None:
         """KAFKA-12684: falling back here loses records, for the change may have been applied.
 
-        Bug seed fall-back-on-unknown.
+        Simulator bug fall-back-on-unknown.
         """
         leader = lead((1, 2))
         proposal = proposed(fetch_at(leader, 3, 0))
@@ -355,7 +355,7 @@ class TestMetadataWithinATerm:
         assert term(leader).remotes[3].last_caught_up == float("-inf")
 
     def test_a_leader_that_missed_a_term_forgets(self) -> None:
-        """R5, R12: another may have led in between, and its followers may have truncated for that one. Bug seed
+        """R5, R12: another may have led in between, and its followers may have truncated for that one. Simulator bug
         trust-old-positions.
         """
         leader = lead((1, 2), (1, 2), records=2)

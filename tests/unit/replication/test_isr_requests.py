@@ -20,7 +20,7 @@ def never(asked: IsrProposal, answer: AlterPartitionAnswer | None) -> bool:
 
 
 def test_one_request_at_a_time_with_all_that_has_come_meanwhile() -> None:
-    """Bug seed isr-change-overlooked."""
+    """Simulator bug isr-change-overlooked."""
     requests = IsrRequests()
     assert requests.next_request() == []
     requests.propose(proposal(0))
@@ -41,7 +41,7 @@ def test_the_latest_proposal_of_a_partition_is_sent() -> None:
 
 
 def test_each_leader_gets_its_answer_or_none_when_the_outcome_is_unknown() -> None:
-    """Bug seed isr-change-asked-once."""
+    """Simulator bug isr-change-asked-once."""
     heard: list[tuple[int, AlterPartitionAnswer | None]] = []
 
     def take(asked: IsrProposal, answer: AlterPartitionAnswer | None) -> bool:

@@ -30,7 +30,7 @@ class TestFencing:
     def test_by_the_epoch_of_the_caller(self, epoch: int, error: ErrorCode) -> None:
         """R12, KIP-320: older is fenced, newer is unknown here, none given is not checked.
 
-        Bug seed no-epoch-fencing.
+        Simulator bug no-epoch-fencing.
         """
         assert lead(epoch=5).partition.check_leader(epoch) is error
 
@@ -52,7 +52,7 @@ class TestFencing:
     def test_an_earlier_incarnation(self) -> None:
         """KIP-903: a fetch that was under way when its sender was restarted; -1 (an old protocol) is not checked.
 
-        Bug seed accept-rebooted.
+        Simulator bug accept-rebooted.
         """
         replica = lead()
         replica.peers.epochs[2] = 5
@@ -107,7 +107,7 @@ class TestDivergence:
     def test_every_term_has_its_epoch_entry_before_any_append(self) -> None:
         """KAFKA-6361, KIP-279: without it, fast successive elections leave epochs that nobody can find the end of.
 
-        Bug seed no-epoch-at-become-leader.
+        Simulator bug no-epoch-at-become-leader.
         """
         replica = lead(epoch=3)
         assert replica.partition.log.epochs.entries == [(3, 0)]
@@ -130,7 +130,7 @@ class TestRoles:
         assert replica.partition.partition_epoch == 5
 
     def test_without_a_leader_nothing_is_served_and_nothing_lost(self) -> None:
-        """KAFKA-1647: an offline partition keeps its log and its high watermark. Bug seed drop-leaderless-hw."""
+        """KAFKA-1647: an offline partition keeps its log and its high watermark. Simulator bug drop-leaderless-hw."""
         replica = lead((1,), (1,), records=2)
         offline = PartitionState((1,), (), NO_LEADER, leader_epoch=1, partition_epoch=1)
         assert replica.partition.apply_state(offline, 0.0)

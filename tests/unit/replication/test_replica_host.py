@@ -171,7 +171,7 @@ class TestRoles:
         assert lab.sees(lab.topic(LED)) == [], "the same again is nothing new"
 
     def test_a_replica_that_follows_fetches_from_its_leader_anew_in_each_term(self) -> None:
-        """Bug seed follow-old-leader."""
+        """Simulator bug follow-old-leader."""
         lab = Lab()
         lab.sees(lab.topic(FOLLOWED))
         assert lab.fetchers.leader_of(lab.partition) == OTHER
@@ -184,7 +184,7 @@ class TestRoles:
         assert lab.fetchers.leader_of(lab.partition) is None and lab.partition.role is Role.NONE
 
     def test_who_waits_is_told_when_leadership_ends(self) -> None:
-        """R7, R16, bug seed tell-nobody: a produce and a fetch wait for what this broker can no longer say."""
+        """R7, R16, simulator bug tell-nobody: a produce and a fetch wait for what this broker can no longer say."""
         lab = Lab()
         lab.sees(lab.topic(LED))
         produced, fetched = lab.produce(), lab.fetch()
@@ -250,7 +250,7 @@ class TestEnds:
 
     @pytest.mark.parametrize("gone", ["deleted", "made anew", "fewer partitions", "reassigned"])
     def test_a_replica_that_is_wanted_no_more_is_dropped_with_its_log(self, gone: str) -> None:
-        """Bug seed keep-deleted-log, bug seed topic-by-name."""
+        """Simulator bug keep-deleted-log, simulator bug topic-by-name."""
         lab = self.led()
         partition, produced, fetched = lab.partition, lab.produce(), lab.fetch()
         if gone == "deleted":
@@ -279,7 +279,7 @@ class TestEnds:
 
     @pytest.mark.parametrize("meanwhile", ["deleted", "made anew", "reassigned"])
     def test_what_happened_while_the_broker_was_away_is_made_up_for(self, meanwhile: str) -> None:
-        """Bug seed keep-stray-log: a log of which nobody says any more that it is here is deleted at the first look."""
+        """Simulator bug keep-stray-log: a log of which nobody says any more that it is here is deleted at the first look."""
         lab = self.led()
         lab.host.logs.close(clean=True, broker_epoch=7)
         lab.start()

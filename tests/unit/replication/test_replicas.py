@@ -99,7 +99,7 @@ def records(part: PartitionData) -> bytes:
 
 class TestProduce:
     def test_acks_all_waits_for_the_high_watermark_and_not_one_record_less(self) -> None:
-        """R4, R16, bug seed acknowledge-early."""
+        """R4, R16, simulator bug acknowledge-early."""
         lab = Lab()
         lab.follower_has(0)
         first, second = lab.produce(records=bytes(batch("a", 2))), lab.produce()
@@ -114,7 +114,7 @@ class TestProduce:
         assert Lab().produce(acks=1) == [[(0, 0)]]
 
     def test_a_repeated_batch_waits_as_the_first_one_did(self) -> None:
-        """R16, R18, bug seed acknowledge-duplicates."""
+        """R16, R18, simulator bug acknowledge-duplicates."""
         lab = Lab()
         once = bytes(batch("a", producer=(7, 0, 0)))
         first, again = lab.produce(records=once), lab.produce(records=once)
@@ -138,7 +138,7 @@ class TestProduce:
         assert first == again == [[(0, 0)]]
 
     def test_a_request_is_answered_with_its_last_partition_and_once(self) -> None:
-        """Bug seed forget-acknowledgement: what the high watermark has passed is answered, whatever else waits."""
+        """Simulator bug forget-acknowledgement: what the high watermark has passed is answered, whatever else waits."""
         lab = Lab()
         came = lab.produce(0, 1)
         lab.follower_has(1)
@@ -147,7 +147,7 @@ class TestProduce:
         assert came == [[(0, 0), (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]] and lab.replicas.waiting_produces == 0
 
     def test_a_time_out_is_no_success(self) -> None:
-        """R16, bug seed expired-is-done: the record may still be committed, which is not known."""
+        """R16, simulator bug expired-is-done: the record may still be committed, which is not known."""
         lab = Lab()
         short, long = lab.produce(timeout_ms=100), lab.produce()
         lab.later(SWEEP_SECONDS)
@@ -170,7 +170,7 @@ class TestProduce:
 
 class TestFetch:
     def test_a_consumer_sees_what_is_committed_a_follower_all(self) -> None:
-        """R3, bug seed read-to-log-end."""
+        """R3, simulator bug read-to-log-end."""
         lab = Lab()
         lab.produce(records=bytes(batch("a")))
         lab.produce(records=bytes(batch("b")))
@@ -181,7 +181,7 @@ class TestFetch:
         assert b"b" in records(copied) and lab.partitions[0].high_watermark == 1
 
     def test_of_another_term_it_is_refused_and_acknowledges_nothing(self) -> None:
-        """R12, KIP-320, bug seed serve-any-term."""
+        """R12, KIP-320, simulator bug serve-any-term."""
         lab = Lab()
         came = lab.produce()
         for replica in (CONSUMER, 2):
@@ -194,7 +194,7 @@ class TestFetch:
         assert came == []
 
     def test_one_with_nothing_to_return_waits_and_a_record_ends_that(self) -> None:
-        """R7, bug seed forget-parked-fetch."""
+        """R7, simulator bug forget-parked-fetch."""
         lab = Lab()
         came, parked = lab.fetch(0, replica=2, wait_ms=500)
         assert came == [] and parked.deadline == lab.now + 0.5
@@ -232,7 +232,7 @@ class TestFetch:
         assert came == [] and lab.partitions[0].followers == {}
 
     def test_where_the_logs_part_is_said_at_once(self) -> None:
-        """R13, KIP-595, bug seed fetch-names-no-epoch: it can be said only to a follower that names its last epoch."""
+        """R13, KIP-595, simulator bug fetch-names-no-epoch: it can be said only to a follower that names its last epoch."""
         lab = Lab()
         lab.produce()
         (part,), parked = lab.fetch(3, replica=2, wait_ms=500, last_epoch=EPOCH)
@@ -264,7 +264,7 @@ class TestIsrChanges:
         assert came == [[(0, 1)]]
 
     def test_an_unknown_outcome_keeps_the_larger_set_and_is_asked_again(self) -> None:
-        """R10, KAFKA-12684, bug seed refused-when-unknown."""
+        """R10, KAFKA-12684, simulator bug refused-when-unknown."""
         lab = Lab()
         proposal = self.asked(lab)
         taken = lab.replicas.isr_answered(proposal, None)
