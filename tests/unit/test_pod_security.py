@@ -18,7 +18,7 @@ REPORT = ReportSettings("minikafka/analytics:1")
 SETTINGS = JobSettings("minikafka/chaos:1", report=REPORT, runs_claim="runs")
 SECRETS = ({"name": "user", "secret": {"secretName": "try"}}, {"name": "user", "mountPath": "/user"})
 NEEDS_A_SHELL = {f"{RACK_CONTAINER}: a shell"}
-"""It waits for a file in a loop: 16 MiB, where an interpreter would take a multiple beside every broker."""
+"""It waits for a file in a loop, within 16 MiB, before each broker that has a rack."""
 
 
 def all_made() -> list[dict[str, Any]]:
