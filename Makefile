@@ -5,7 +5,7 @@ RUN := .venv/bin/python
 .DEFAULT_GOAL := help
 
 .PHONY: help demo venv test quick full bill adversary apiserver e2e e2e-full e2e-nodes kind kind-down check bench bench-judging bench-spark simulated judged-runs judges format docs
-.PHONY: constraints clean scenarios compare examples spec site fuzz crashes
+.PHONY: lock sbom audit clean scenarios compare examples spec site fuzz crashes
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -117,8 +117,14 @@ site: ## the documentation as a site in build/site; a link to nothing ends it
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet --strict
 	@echo "build/site/index.html; with search: python3 -m http.server --bind 127.0.0.1 --directory build/site"
 
-constraints: ## resolve the pinned versions anew
-	@tools/constraints
+sbom: venv ## what the package and the images are made of, as CycloneDX in build/sbom; ARGS='--file-system broker=PATH' for Debian's packages too
+	@$(RUN) -m tools.supply.sbom $(ARGS)
+
+audit: venv ## ask a database of advisories about each locked version (needs a network; ADVISORIES=pypi for PyPI's)
+	@tools/audit $(ARGS)
+
+lock: ## requirements.lock for a changed pyproject.toml; ARGS=--upgrade for the newest versions of all
+	@tools/lock $(ARGS)
 
 clean: ## remove .venv and caches; runs/ stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .coverage.* build dist

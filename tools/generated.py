@@ -35,6 +35,7 @@ from tests.adversary import results as planted_bugs
 from tests.bill import page as bill
 from tools import rules_map
 from tools.dashboards.pages import PAGES
+from tools.supply import licences
 
 ROOT = Path(__file__).resolve().parents[1]
 SCENARIOS = Path("chaos/scenarios")
@@ -87,6 +88,7 @@ TABLE: dict[str, Producer] = {
     "docs/reference/control.openapi.json": openapi_page,
     "docs/reference/events.md": events_page,
     "docs/reference/faults.md": {"verbs": fault_tables.verb_table, "grounds": fault_tables.ground_table},
+    "docs/reference/licences.md": licences.current_page,
     "docs/reference/matrix-report.schema.json": partial(schema, "The result of a durability matrix", MatrixReport),
     "docs/reference/matrix.schema.json": matrix_schema,
     "docs/reference/metrics.md": metrics_page,

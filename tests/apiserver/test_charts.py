@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.apiserver.charts import refused, rendered
+from tests.pod_security import faults, pods
 
 CHARTS = sorted(file.parent for file in (Path(__file__).parents[2] / "charts").glob("*/Chart.yaml"))
 WIDEST = {
@@ -52,6 +53,43 @@ def probes(node: Any) -> Iterator[dict[str, Any]]:
     elif isinstance(node, list):
         for each in node:
             yield from probes(each)
+
+
+NOT_RESTRICTED = {
+    # It enters the network namespaces of pods on its node, which takes these.
+    "minikafka-chaos-network": {"hostPID", "network-agent: runs as root", "network-agent: has capabilities"},
+    # Logs of containers are root's; rsyslogd starts after a command that clears its state, or finds room on the volume.
+    "minikafka-logs": {"volume of hostPath", "log-agent: runs as root", "log-agent: a shell", "log-store: a shell"},
+}
+"""What a chart's pods are allowed beyond "restricted", and why."""
+MOST_PODS = {
+    "minikafka-analytics": ["--set=run.name=a,desk.enabled=true,cron.schedule=@daily"],
+    "minikafka-chaos-network": ["--set=namespaces={lab}"],
+    "minikafka-monitoring": ["--set=prometheus.discovery=kubernetes"],
+}
+"""The values with which a chart makes all its pods."""
+
+
+def test_every_pod_is_restricted() -> None:
+    """In one test: what is allowed beyond it is one table."""
+    found = {
+        chart.name: list(pods(rendered("one", chart, "there", *MOST_PODS.get(chart.name, [])))) for chart in CHARTS
+    }
+    assert {name: {fault for _, pod in of for fault in faults(pod)} for name, of in found.items()} == {
+        name: NOT_RESTRICTED.get(name, set()) for name in found
+    }
+    made = sorted((name, pod.split()[0]) for name, of in found.items() for pod, _ in of)
+    assert made == [
+        ("minikafka-analytics", "CronJob"),
+        ("minikafka-analytics", "Deployment"),
+        ("minikafka-analytics", "Job"),
+        ("minikafka-chaos", "Deployment"),
+        ("minikafka-chaos-network", "DaemonSet"),
+        ("minikafka-logs", "DaemonSet"),
+        ("minikafka-logs", "Deployment"),
+        ("minikafka-monitoring", "Deployment"),
+        ("minikafka-operator", "Deployment"),
+    ]
 
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)

@@ -1,16 +1,19 @@
 """`pip install .` into an empty environment: every command works, or names the extra that it needs.
 
 The wheel that people get, in environments that hold nothing but what it asks for: the packages come from wherever pip
-finds them for the machine, at the versions of constraints.txt.
+finds them for the machine, at the versions of requirements.lock.
 """
 
 from __future__ import annotations
 
 import ast
+import atexit
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 import venv
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +26,8 @@ from typing import Any
 import pytest
 from minikafka.cli.main import SUBCOMMANDS
 from minikafka.local.ports import free_base_port
+
+from tools.container.requirements import LOCK, read
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -102,11 +107,21 @@ def test_a_package_imports_only_what_its_extra_asks_for(package: str) -> None:
     assert needed - asked_for(PACKAGES[package]) - OPTIONAL.get(package, set()) == set()
 
 
+@cache
+def locked_versions() -> Path:
+    """A file of the locked versions, without hashes: the project's own wheel, which is installed here too, can have none."""
+    packages = read(REPOSITORY / LOCK).values()
+    path = Path(tempfile.mkdtemp()) / "versions.txt"
+    path.write_text("".join(f"{each.name}=={each.version}{each.marker}\n" for each in packages))
+    atexit.register(shutil.rmtree, path.parent)
+    return path
+
+
 def pip(python: Path, *arguments: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pip", "--python", python, *arguments],
         capture_output=True, text=True, timeout=TIMEOUT, check=False, cwd=REPOSITORY,
-        env=os.environ | {"PIP_CONSTRAINT": str(REPOSITORY / "constraints.txt")},
+        env=os.environ | {"PIP_CONSTRAINT": str(locked_versions())},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
 
