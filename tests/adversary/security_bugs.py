@@ -43,7 +43,7 @@ SECURITY = (
         (SCRAM,)),
     Bug("p07", "who logs in at the brokers' port is a broker", "31, decision 005", "server/connection.py",
         "            self.inter_broker = False\n", "            pass\n", (DOOR,)),
-    Bug("p08", "changed certificates are never read", "TLS", "security/tls.py",
+    Bug("p08", "changed certificates are never read", "TLS", "security/fresh.py",
         "        if signature != self._signature:\n", "        if False:\n", (TLS,)),
     Bug("p09", "names in certificates are not looked at", "RFC 6125", "security/tls.py",
         "    context.check_hostname = settings.endpoint_identification\n", "    context.check_hostname = False\n", (TLS,)),
