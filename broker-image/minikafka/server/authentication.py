@@ -17,8 +17,9 @@ from minikafka.protocol import messages, wire
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
+from minikafka.security.oauthbearer import MECHANISM as OAUTHBEARER
 from minikafka.security.principal import user
-from minikafka.security.sasl_server import Mechanism, NotAuthenticated, Plain, Scram
+from minikafka.security.sasl_server import Mechanism, NotAuthenticated, OAuthBearer, Plain, Scram
 from minikafka.security.scram import ScramCredential, Shape, false_salt
 from minikafka.server.api import sasl
 
@@ -75,6 +76,8 @@ class Door:
         """The connection is gone."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._state is State.EXCHANGE and self._mechanism is not None and self._mechanism.refusal is not None:
+            self._tell(str(self._mechanism.refusal))
 
     # -- requests -------------------------------------------------------------------------------------------------------
 
@@ -171,6 +174,8 @@ class Door:
             module = (self._security.mechanisms or {})[name]
             assert module is not None, "the configuration was checked"
             return Plain(module.users)
+        if name == OAUTHBEARER:
+            return OAuthBearer(partial(self._broker.context.channels.believe, self._connection.listener))
         return Scram(name, self._credential, self._secret(), self._shapes(name))
 
     def _credential(self, mechanism: str, name: str) -> ScramCredential | None:
@@ -237,19 +242,25 @@ class Door:
                 "another user than before",
                 mechanism.user,
             )
-        self._open(principal)
-        return answer, self._lifetime_ms()
+        lifetime = self._lifetime_ms(mechanism.expires)
+        self._open(principal, lifetime)
+        return answer, lifetime
 
-    def _open(self, principal: str) -> None:
+    def _open(self, principal: str, lifetime: int) -> None:
         self._state, self._is_open, self._mechanism = State.OPEN, True, None
-        connection, lifetime = self._connection, self._lifetime_ms()
+        connection = self._connection
         connection.authenticated(principal)
         connection.max_frame_bytes = self._max_frame_bytes
         self._began = self._broker.clock.now()
         self._ends = self._began + lifetime / 1000 if lifetime else float("inf")
 
-    def _lifetime_ms(self) -> int:
-        return (self._security.reauth_ms or {}).get(self._name, 0)
+    def _lifetime_ms(self, expires: float | None) -> int:
+        """How long a session is that begins now, with what is valid until ``expires`` (Unix time); 0: for ever."""
+        longest = (self._security.reauth_ms or {}).get(self._name, 0)
+        if expires is None:
+            return longest
+        valid = max(int(expires * 1000) - self._broker.clock.unix_ms(), 1)  # clock.skew.seconds may let it be over
+        return min(longest, valid) if longest else valid
 
     # -- who is not let in ------------------------------------------------------------------------------------------------
 
