@@ -24,7 +24,7 @@ from minikafka.security.tls import TlsSettings, TlsSettingsError, client_context
 if TYPE_CHECKING:
     from minikafka.security.access_tokens import Key
 
-FETCH_SECONDS_MAX = 10.0
+FETCH_SECONDS_MAX = 5.0
 """Of one request, from the beginning to its end."""
 
 _DOUBLED_MAX = 20
