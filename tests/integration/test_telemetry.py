@@ -569,10 +569,12 @@ SHOWN_BY_OTHERS = {
     "error_injected",
     "hooks_cleared",
     "produce_acknowledged",  # tests/unit/testing/test_cluster.py, by whose verdict it is read
-    "authentication_failed",  # tests/unit/server/test_authentication.py, and the next four
+    "authentication_failed",  # tests/unit/server/test_authentication.py, and the next two
     "certificates_renewed",
     "certificates_unusable",
-    "credential_set",
+    "token_keys_renewed",  # tests/unit/server/test_token_keys.py, and the next
+    "token_keys_unusable",
+    "credential_set",  # tests/unit/server/test_authentication.py, and the next
     "credential_removed",
     "authorization_denied",  # tests/unit/server/test_authorization.py, and the next two
     "acl_created",

@@ -11,10 +11,14 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tests.certificates import PemFiles, authority
+from tests.tokens import AUDIENCE, ISSUER, Issuer
 from tests.unit.server.in_process import DEADLINE, Cluster, running
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+OAUTHBEARER = "org.apache.kafka.common.security.oauthbearer"
+ISSUED = Issuer()
+"""Whose tokens are believed."""
 ADMIN, PASSWORD = "admin", "of,the=admin"
 
 PROTOCOLS = {
@@ -24,6 +28,7 @@ PROTOCOLS = {
     "MUTUAL": "SSL",
     "PLAINSASL": "SASL_PLAINTEXT",
     "SECURE": "SASL_SSL",
+    "TOKENS": "SASL_SSL",
     "EXPIRED": "SSL",
     "SELFSIGNED": "SSL",
     "MISNAMED": "SSL",
@@ -82,6 +87,14 @@ def _settings(files: PemFiles, folder: Path) -> dict[str, str]:
         "offsets.topic.num.partitions": "1",
         "group.initial.rebalance.delay.ms": "0",
         "auto.create.topics.enable": "true",
+    }
+    (folder / "keys.json").write_text(ISSUED.key_set())
+    settings |= {
+        "listener.name.tokens.sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.tokens.oauthbearer.sasl.jaas.config": f"{OAUTHBEARER}.OAuthBearerLoginModule required;",
+        "sasl.oauthbearer.jwks.endpoint.url": (folder / "keys.json").as_uri(),
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
     }
     for listener in ("plainsasl", "secure"):
         jaas = f'{PLAIN} required user_{ADMIN}="{PASSWORD}";'

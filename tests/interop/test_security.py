@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.errors import KafkaConnectionError
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import (
     AdminClient,
@@ -24,7 +26,8 @@ from minikafka.cli.main import main
 
 from tests.forms import in_full
 from tests.interop.kafka_jars import run_tool
-from tests.interop.secured import ADMIN, PASSWORD, PLAIN, SCRAM, Secured, SecuredThread
+from tests.interop.secured import ADMIN, ISSUED, OAUTHBEARER, PASSWORD, PLAIN, SCRAM, Secured, SecuredThread
+from tests.waiting import until
 
 ALICE, HERS = "alice=,ä", "p,w=ö"
 BOB = "bob"
@@ -209,6 +212,118 @@ def test_a_user_that_is_removed(users: Secured) -> None:
     (done,) = admin.alter_user_scram_credentials([deletion]).values()
     done.result(SECONDS_MAX)
     assert errors_of(theirs).startswith("_AUTHENTICATION ")
+
+
+# -- tokens ----------------------------------------------------------------------------------------------------------------
+
+
+def with_tokens(secured: Secured, make: Callable[[], str], expires: float) -> dict[str, Any]:
+    """Settings of librdkafka, which asks again for a token before the time that it is told."""
+    usual = librdkafka(secured, "SECURE") | {
+        "bootstrap.servers": secured.at("TOKENS"),
+        "sasl.mechanisms": "OAUTHBEARER",
+    }
+    return usual | {"oauth_cb": lambda _: (make(), expires)}
+
+
+def test_librdkafka_with_a_token(secured: Secured, topic: str) -> None:
+    settings = with_tokens(secured, ISSUED.token, time.time() + 3600)
+    producer = Producer(settings)
+    producer.produce(topic, b"one")
+    assert producer.flush(SECONDS_MAX) == 0
+    assert topic in AdminClient(settings).list_topics(timeout=SECONDS_MAX).topics
+
+
+def test_librdkafka_with_another_token(secured: Secured) -> None:
+    """It hears the status, acknowledges it, and tells of it."""
+    before = len(secured.refusals("TOKENS"))
+    said = errors_of(with_tokens(secured, lambda: ISSUED.token(aud="somebody"), time.time() + 3600))
+    assert said.startswith("_AUTHENTICATION ")
+    assert '{"status":"invalid_token"}' in said
+    assert set(secured.refusals("TOKENS")[before:]) == {(None, "the token's claim aud is not what is expected")}
+
+
+@pytest.mark.full
+def test_librdkafka_shows_new_tokens(secured: Secured, topic: str) -> None:
+    """KIP-368: before a token ends. It asks for one when a fifth is left, which must not be the second in which no broker takes
+    another login."""
+    made: list[float] = []
+    errors: list[str] = []
+
+    def token(_: str) -> tuple[str, float]:
+        made.append(time.time())
+        return ISSUED.token(lasts=10), time.time() + 10
+
+    settings = with_tokens(secured, str, 0) | {"oauth_cb": token, "error_cb": lambda error: errors.append(error.str())}
+    producer = Producer(settings)
+    deadline = time.monotonic() + SECONDS_MAX
+    while len(made) < 3 and time.monotonic() < deadline:
+        producer.produce(topic, b"one")
+        assert producer.flush(SECONDS_MAX) == 0
+        producer.poll(0.2)
+    assert (len(made), errors) == (3, [])
+
+
+class Tokens(AbstractTokenProvider):
+    """Of aiokafka."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def token(self) -> str:
+        return self._token
+
+    def extensions(self) -> dict[str, str]:
+        return {"logicalCluster": "lkc-1"}
+
+
+def aiokafka_settings(secured: Secured, token: str) -> dict[str, Any]:
+    usual = python_client(secured, "SECURE") | {"bootstrap_servers": secured.at("TOKENS")}
+    return usual | {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": Tokens(token)}
+
+
+async def test_aiokafka_with_a_token(secured: Secured, topic: str) -> None:
+    """It also sends extensions of SASL."""
+    async with AIOKafkaProducer(**aiokafka_settings(secured, ISSUED.token())) as producer:
+        await producer.send_and_wait(topic, b"one")
+
+
+async def test_aiokafka_with_another_token(secured: Secured) -> None:
+    """It takes the status for the end of the login, goes on, and finds the connection closed."""
+    before = len(secured.refusals("TOKENS"))
+    producer = AIOKafkaProducer(**aiokafka_settings(secured, ISSUED.token(lasts=-60)))
+    with pytest.raises(KafkaConnectionError):
+        await producer.start()
+    await producer.stop()
+    await until(lambda: secured.refusals("TOKENS")[before:])
+    assert set(secured.refusals("TOKENS")[before:]) == {(None, "the token has expired")}
+
+
+def with_a_token_file(secured: Secured, token: str) -> str:
+    """As Kafka's own tools take it."""
+    path = secured.folder / f"token-{abs(hash(token))}"
+    path.write_text(token)
+    return secured.properties(
+        path.name,
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_jaas_config=f"{OAUTHBEARER}.OAuthBearerLoginModule required;",
+        sasl_login_callback_handler_class=f"{OAUTHBEARER}.OAuthBearerLoginCallbackHandler",
+        sasl_oauthbearer_token_endpoint_url=path.as_uri(),
+        ssl_truststore_type="PEM",
+        ssl_truststore_location=str(secured.files.truststore),
+    )
+
+
+def test_our_own_commands_with_a_token(secured: Secured, topic: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """By our own connections, and by librdkafka."""
+    where = ["--bootstrap", secured.at("TOKENS"), "--command-config"]
+    good, bad = (with_a_token_file(secured, ISSUED.token(iss=issuer)) for issuer in ("https://issuer.example", "x"))
+    create = ["topic", "create", topic, "--partitions", "1", "--replication-factor", "1"]
+    assert main([*create, *where, good]) == 0
+    assert main(["status", *where, good]) == 0
+    assert main(["topic", "list", *where, bad]) == 3
+    assert '{"status":"invalid_token"}' in capfd.readouterr().err
 
 
 # -- our own ---------------------------------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def configuration(args: argparse.Namespace, **values: Any) -> dict[str, Any]:
     chosen = settings(args.client_config)
     if "debug" in chosen:
         base["log_level"] = 7
-    security: dict[str, str] = args.security.librdkafka()
+    security: dict[str, Any] = args.security.librdkafka()
     return base | security | chosen
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from minikafka.security.ciphers import openssl_name
+from minikafka.security.oauthbearer import expiry_of, read_token_file
 from minikafka.security.sasl_client import Login
 from minikafka.security.tls import TlsSettings, normal_pem
 
@@ -24,20 +27,29 @@ class ClientSecurity:
             return transport
         return f"SASL_{transport}"
 
-    def librdkafka(self) -> dict[str, str]:
+    def librdkafka(self) -> dict[str, Any]:
         """The same in librdkafka's settings."""
         if self.tls is None and self.login is None:
             return {}
-        found = {"security.protocol": self.protocol}
+        found: dict[str, Any] = {"security.protocol": self.protocol}
         if self.tls is not None:
             found |= _tls(self.tls)
         if self.login is not None:
             found["sasl.mechanisms"] = self.login.mechanism
+        if self.login is not None and self.login.token_file:
+            found["oauth_cb"] = partial(_token, self.login.token_file)
+        elif self.login is not None:
             found["sasl.username"], found["sasl.password"] = self.login.username, self.login.password
         return found
 
 
 PLAINTEXT = ClientSecurity()
+
+
+def _token(path: str, _settings: str) -> tuple[str, float]:
+    """Give librdkafka a token and its end, at which it asks again. Raises ValueError."""
+    token = read_token_file(path)
+    return token, expiry_of(token)
 
 
 def _tls(tls: TlsSettings) -> dict[str, str]:

@@ -219,6 +219,9 @@ class BrokerConfig(BrokerKeys):
                 )
 
     def _unwise(self) -> Iterable[str]:
+        for name, security in self._security.items():
+            if security.oauth is not None and not security.oauth.rules.expected_audience:
+                yield f"sasl.oauthbearer.expected.audience is not set: listener {name} takes tokens that are for others"
         for name, value in self.static.items():
             if not is_of_a_listener(name) and BROKER_KEYS[name].unused:
                 yield f"{name}={value} is accepted and not used yet"

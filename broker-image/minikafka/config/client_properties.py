@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.client.security import ClientSecurity
-from minikafka.config.keys import ConfigError, Key, declared, one_of, password
+from minikafka.config.keys import ConfigError, Key, class_name, declared, one_of, password
 from minikafka.config.listener_security import tls_problems, tls_settings
+from minikafka.config.oauth_settings import TOKEN_URL
 from minikafka.config.properties import read_properties
-from minikafka.config.security_keys import MECHANISMS, Security
-from minikafka.security.jaas import parse_for
+from minikafka.config.security_keys import MECHANISMS, OAUTHBEARER_PACKAGE, Security
+from minikafka.security.jaas import MODULES, LoginModule, parse_for
+from minikafka.security.oauthbearer import MECHANISM as OAUTHBEARER
+from minikafka.security.oauthbearer import path_of
 from minikafka.security.sasl_client import Login
 from minikafka.security.tls import TlsSettingsError, client_context
 
@@ -19,6 +22,7 @@ _OF_BOTH_SIDES = (
     "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.key.password",
     "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.certificates",
     "ssl.enabled.protocols", "ssl.protocol", "ssl.cipher.suites", "ssl.endpoint.identification.algorithm",
+    TOKEN_URL,
 )  # fmt: skip
 
 
@@ -31,7 +35,15 @@ class OfClients:
         doc="How connections are secured.",
     )
     sasl_mechanism = one_of("GSSAPI", ("GSSAPI", *MECHANISMS), doc="How to log in.")
-    sasl_jaas_config = password(doc="As whom: a login module with username and password.")
+    sasl_jaas_config = password(doc="As whom: a login module with username and password, or the one of OAUTHBEARER.")
+    sasl_login_callback_handler_class = class_name(
+        tuple(f"{OAUTHBEARER_PACKAGE}.{name}OAuthBearerLoginCallbackHandler" for name in ("", "secured.")),
+        doc="Of Kafka's own clients, which get a token from a file only by it.",
+    )
+    sasl_oauthbearer_jwt_retriever_class = class_name(
+        tuple(f"{OAUTHBEARER_PACKAGE}.{name}JwtRetriever" for name in ("Default", "File")),
+        doc="Of Kafka's own clients: who gets the token.",
+    )
 
 
 KEYS: dict[str, Key[Any]] = declared(OfClients) | {name: declared(Security)[name] for name in _OF_BOTH_SIDES}
@@ -80,13 +92,26 @@ def _login(values: Mapping[str, Any]) -> Login:
         raise ConfigError(
             f"sasl.mechanism={mechanism}: known to Kafka, not supported by MiniKafka; allowed: {', '.join(MECHANISMS)}"
         )
-    allowed = 'allowed: MODULE required username="NAME" password="TEXT";'
+    is_token = mechanism == OAUTHBEARER
+    example = f"{MODULES[mechanism]} required" if is_token else 'MODULE required username="NAME" password="TEXT"'
+    allowed = f"allowed: {example};"
     if text is None:
         raise ConfigError(f"sasl.jaas.config: required with security.protocol={values['security.protocol']}; {allowed}")
     try:
         module = parse_for(mechanism, text)
     except ValueError as error:
         raise ConfigError(f"sasl.jaas.config=[hidden]: {error}; {allowed}") from None
+    if is_token:
+        return _token_login(values, module)
     if not module.username or module.password is None:
         raise ConfigError(f"sasl.jaas.config=[hidden]: username or password is missing; {allowed}")
     return Login(mechanism, module.username, module.password)
+
+
+def _token_login(values: Mapping[str, Any], module: LoginModule) -> Login:
+    if module.options:
+        raise ConfigError(f"sasl.jaas.config=[hidden]: options; allowed: none, for {TOKEN_URL} says where the token is")
+    path = path_of(values[TOKEN_URL] or "")
+    if path is None:
+        raise ConfigError(f"{TOKEN_URL}: required with sasl.mechanism={OAUTHBEARER}; allowed: file:///PATH")
+    return Login(OAUTHBEARER, token_file=path)

@@ -21,7 +21,10 @@ _FAMILIES = (
     "remote.",
     "sasl.kerberos.",
     "sasl.login.",
-    "sasl.oauthbearer.",
+    "sasl.oauthbearer.assertion.",
+    "sasl.oauthbearer.client.",
+    "sasl.oauthbearer.header.",
+    "sasl.oauthbearer.jwt.",
     "share.coordinator.",
     "zookeeper.",
     "log.cleaner.",
@@ -53,7 +56,7 @@ _BROKER = """
     transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
     transaction.state.log.load.buffer.size transaction.two.phase.commit.enable unstable.api.versions.enable
     unstable.feature.versions.enable
-    sasl.client.callback.handler.class sasl.mechanism.controller.protocol sasl.server.callback.handler.class
+    sasl.client.callback.handler.class sasl.mechanism.controller.protocol sasl.oauthbearer.scope
     ssl.allow.dn.changes ssl.allow.san.changes ssl.engine.factory.class ssl.keymanager.algorithm ssl.keystore.password
     ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.password
 """

@@ -269,6 +269,17 @@ def one_of(default: str, values: tuple[str, ...], /, *, doc: str, **rest: Any) -
     return Key(ConfigType.STRING, default, ", ".join(values), parse, doc, **rest)
 
 
+def class_name(values: tuple[str, ...], /, *, doc: str, **rest: Any) -> Key[str | None]:
+    """A class of Kafka's, one of a few; may be left out."""
+
+    def parse(value: str) -> str | None:
+        if value and value not in values:
+            raise InvalidValue
+        return value or None
+
+    return Key(ConfigType.CLASS, None, ", ".join(values), parse, doc, **rest)
+
+
 def words(
     default: tuple[str, ...] | None, values: tuple[str, ...] | None, /, *, doc: str, allowed: str = "", **rest: Any
 ) -> Key[tuple[str, ...]]:

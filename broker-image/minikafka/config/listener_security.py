@@ -8,8 +8,11 @@ from typing import Any
 
 from minikafka.config.keys import ConfigError
 from minikafka.config.listener_settings import PREFIX, OwnSettings, login_module
+from minikafka.config.oauth_settings import TOKEN_URL, OAuthSettings, oauth_problems, oauth_settings
 from minikafka.config.security_keys import MECHANISMS
 from minikafka.security.jaas import LoginModule
+from minikafka.security.oauthbearer import MECHANISM as OAUTHBEARER
+from minikafka.security.oauthbearer import path_of
 from minikafka.security.principal import MappingRule, parse_rules, user
 from minikafka.security.sasl_client import Login
 from minikafka.security.tls import TlsSettings
@@ -31,6 +34,8 @@ class ListenerSecurity:
     """Enabled ones, by name; None where there is no SASL."""
     reauth_ms: Mapping[str, int] | None = None
     principal_rules: tuple[MappingRule, ...] = ()
+    oauth: OAuthSettings | None = None
+    """Whose tokens are believed, where OAUTHBEARER is enabled."""
     login: Login | None = None
     """As whom this broker logs in at other brokers; of the inter-broker listener only."""
     brokers: frozenset[str] | None = None
@@ -57,7 +62,7 @@ def listener_security(
     if tls is not None:
         problems.extend(tls_problems(name, tls, read))
     mechanisms: dict[str, LoginModule | None] | None = None
-    login = None
+    login = oauth = None
     if protocol.startswith("SASL"):
         mechanisms = {}
         for mechanism in read("sasl.enabled.mechanisms"):
@@ -66,6 +71,10 @@ def listener_security(
             except ConfigError as error:
                 problems.extend(error.problems)
         problems.extend([] if problems else _sasl_problems(name, mechanisms))
+        if OAUTHBEARER in mechanisms and not problems:
+            read_oauth = _of_mechanism(OAUTHBEARER, own, read)
+            oauth = oauth_settings(read_oauth, mechanisms[OAUTHBEARER])
+            problems.extend(oauth_problems(name, oauth, mechanisms[OAUTHBEARER]))
         if inter_broker and not problems:
             mechanism = general("sasl.mechanism.inter.broker.protocol")
             module = mechanisms.get(mechanism)
@@ -74,6 +83,10 @@ def listener_security(
                     f"sasl.mechanism.inter.broker.protocol={mechanism}: not enabled on listener {name}; "
                     f"allowed: {', '.join(mechanisms)}"
                 )
+            elif mechanism == OAUTHBEARER:
+                token_file = path_of(_of_mechanism(OAUTHBEARER, own, read)(TOKEN_URL) or "")
+                problems.extend(_token_problems(name, token_file, general))
+                login = Login(mechanism, token_file=token_file or "")
             elif module is None or not module.username or not module.password:
                 problems.append(
                     f"{PREFIX}{name.lower()}.{mechanism.lower()}.sasl.jaas.config: required, with username and password: "
@@ -84,11 +97,26 @@ def listener_security(
     if problems:
         raise ConfigError(*problems)
     reauth = {
-        mechanism: own.mechanisms.get(mechanism, {}).get("connections.max.reauth.ms", read("connections.max.reauth.ms"))
-        for mechanism in mechanisms or ()
+        mechanism: _of_mechanism(mechanism, own, read)("connections.max.reauth.ms") for mechanism in mechanisms or ()
     }
     rules = parse_rules(read("ssl.principal.mapping.rules"))
-    return ListenerSecurity(protocol, tls, mechanisms, reauth, rules, login, _brokers(general, login))
+    return ListenerSecurity(protocol, tls, mechanisms, reauth, rules, oauth, login, _brokers(general, login))
+
+
+def _of_mechanism(mechanism: str, own: OwnSettings, read: ReadKey) -> ReadKey:
+    """The value of a key for a mechanism of the listener."""
+    values = own.mechanisms.get(mechanism, {})
+    return lambda key: values[key] if key in values else read(key)
+
+
+def _token_problems(name: str, token_file: str | None, general: ReadKey) -> Iterable[str]:
+    if token_file is None:
+        yield f"{TOKEN_URL}: required on listener {name}: brokers log in with it by OAUTHBEARER; allowed: file:///PATH"
+    if not super_users(general("super.users")):
+        yield (
+            f"super.users: required with sasl.mechanism.inter.broker.protocol=OAUTHBEARER on listener {name}, for a token "
+            "does not say that it is a broker's; allowed: the brokers' principals, as User:broker"
+        )
 
 
 def super_users(value: str) -> frozenset[str]:
@@ -98,7 +126,7 @@ def super_users(value: str) -> frozenset[str]:
 
 def _brokers(general: ReadKey, login: Login | None) -> frozenset[str] | None:
     found = set(super_users(general("super.users")))
-    if login is not None:
+    if login is not None and login.username:
         found.add(user(login.username))
     return frozenset(found) or None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from minikafka.config.keys import ConfigError, Key
-from minikafka.config.security_keys import LISTENER_KEYS, MECHANISM_KEYS, MECHANISMS
+from minikafka.config.security_keys import EVERY_MECHANISM_KEY, LISTENER_KEYS, MECHANISMS, mechanism_keys
 from minikafka.security.jaas import LoginModule, parse_for
 
 PREFIX = "listener.name."
@@ -31,7 +31,7 @@ def is_of_a_listener(name: str) -> bool:
 
 def without_prefix(name: str) -> str:
     """The key whose value a setting of a listener is, as far as that can be told without knowing the listeners."""
-    return next((key for key in LISTENER_KEYS | MECHANISM_KEYS if name.endswith("." + key)), name)
+    return next((key for key in LISTENER_KEYS | EVERY_MECHANISM_KEY if name.endswith("." + key)), name)
 
 
 def read_own_settings(properties: Mapping[str, str], listeners: Iterable[str], keys: Keys) -> dict[str, OwnSettings]:
@@ -60,11 +60,11 @@ def _read(found: Mapping[str, OwnSettings], name: str, text: str, keys: Keys) ->
         return
     mechanism = next((each for each in MECHANISMS if rest.startswith(each.lower() + ".")), None)
     rest = rest[len(mechanism or "") + 1 :]
-    if mechanism is None or rest not in MECHANISM_KEYS:
+    if mechanism is None or rest not in mechanism_keys(mechanism):
         raise ConfigError(
             f"{name}: no setting that a listener has of its own; allowed after the listener's name: "
-            f"{', '.join(sorted(LISTENER_KEYS))}; and after {', '.join(m.lower() for m in MECHANISMS)}: "
-            f"{', '.join(sorted(MECHANISM_KEYS))}"
+            f"{', '.join(sorted(LISTENER_KEYS))}; and after {(mechanism or ', '.join(MECHANISMS)).lower()}: "
+            f"{', '.join(sorted(EVERY_MECHANISM_KEY if mechanism is None else mechanism_keys(mechanism)))}"
         )
     own.mechanisms.setdefault(mechanism, {})[rest] = _value(keys[rest], name, text)
 

@@ -1,6 +1,17 @@
 """The settings of TLS and SASL: Kafka's own. Most may be set for one listener, as ``listener.name.NAME.KEY``."""
 
-from minikafka.config.keys import INT_MAX, boolean, integer, long, one_of, optional_text, password, text, words
+from minikafka.config.keys import (
+    INT_MAX,
+    boolean,
+    class_name,
+    integer,
+    long,
+    one_of,
+    optional_text,
+    password,
+    text,
+    words,
+)
 from minikafka.security.authorizer import NAMES
 from minikafka.security.ciphers import VERSIONS
 from minikafka.security.jaas import MODULES
@@ -9,6 +20,8 @@ from minikafka.security.tls import CLIENT_AUTH
 
 MECHANISMS = tuple(MODULES)
 """Those of SASL that are served."""
+
+OAUTHBEARER_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 
 _STORES = ("JKS", "PEM")
 _ONLY_PEM = "only PEM can be used, which has to be said, for Kafka's default is JKS"
@@ -85,6 +98,45 @@ class Security:
         "and as whom brokers log in (username, password).",
         note="refused without listener and mechanism, where Kafka ignores it",
     )
+    sasl_server_callback_handler_class = class_name(
+        tuple(f"{OAUTHBEARER_PACKAGE}.{name}OAuthBearerValidatorCallbackHandler" for name in ("", "secured.")),
+        doc="Who looks at the tokens of OAUTHBEARER, of a listener and its mechanism only: MiniKafka does as these classes of "
+        "Kafka's do, whether or not one is named.",
+        note="Kafka has to be told, for its default believes tokens without a signature; no other class can be brought along",
+    )
+    sasl_oauthbearer_jwks_endpoint_url = optional_text(
+        doc="Where the keys are with which tokens are signed (OAUTHBEARER): a JSON Web Key Set. A file is looked at whenever a "
+        "token comes; an address is asked at start and from time to time.",
+        allowed="file:///PATH, https://HOST/PATH or http://HOST/PATH, without a user",
+        pattern=r"file:(//(localhost)?)?/[^/].*|https?://[^/\s]+(/\S*)?",
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms = long(3_600_000, 1, doc="How often the address is asked for keys.")
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms = long(
+        100, 1, doc="When it has not answered: how long until it is asked again. Doubled each time."
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms = long(
+        10_000, 1, doc="At most so long; and not sooner than this for a token that names an unknown key."
+    )
+    sasl_oauthbearer_expected_audience = words(
+        (),
+        None,
+        doc="A token has to be for one of these (claim aud). Empty: for anybody.",
+        allowed="comma-separated list",
+    )
+    sasl_oauthbearer_expected_issuer = optional_text(
+        doc="Who has to have issued a token (claim iss). Not set: anybody."
+    )
+    sasl_oauthbearer_sub_claim_name = text("sub", doc="The claim with the principal's name.")
+    sasl_oauthbearer_scope_claim_name = text("scope", doc="The claim with the scope, which has to be text.")
+    sasl_oauthbearer_clock_skew_seconds = integer(
+        30, 0, INT_MAX, doc="How far the clocks of brokers and of those who issue tokens may be apart."
+    )
+    sasl_oauthbearer_token_endpoint_url = optional_text(
+        doc="Where the token is with which this broker logs in at others by OAUTHBEARER, a file. It is read at every login.",
+        allowed="file:///PATH",
+        pattern=r"file:(//(localhost)?)?/[^/].*",
+        note="Kafka also asks http and https addresses for a token",
+    )
     authorizer_class_name = one_of(
         "",
         NAMES,
@@ -119,7 +171,23 @@ class Security:
     )
 
 
-LISTENER_KEYS = frozenset(
+OAUTHBEARER_KEYS = frozenset(
+    {
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.sub.claim.name",
+        "sasl.oauthbearer.scope.claim.name",
+        "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.token.endpoint.url",
+    }
+)
+"""Keys of OAUTHBEARER, which a listener may have of its own, with and without the mechanism's name."""
+
+LISTENER_KEYS = OAUTHBEARER_KEYS | frozenset(
     {
         "ssl.keystore.type",
         "ssl.keystore.location",
@@ -141,4 +209,14 @@ LISTENER_KEYS = frozenset(
 """Keys that a listener may have of its own."""
 
 MECHANISM_KEYS = frozenset({"sasl.jaas.config", "connections.max.reauth.ms"})
-"""Keys that a mechanism of a listener may have of its own."""
+"""Keys that a mechanism of a listener may have of its own; OAUTHBEARER has more."""
+
+
+def mechanism_keys(mechanism: str) -> frozenset[str]:
+    """Return the keys that this mechanism of a listener may have of its own."""
+    if mechanism != "OAUTHBEARER":
+        return MECHANISM_KEYS
+    return MECHANISM_KEYS | OAUTHBEARER_KEYS | {"sasl.server.callback.handler.class"}
+
+
+EVERY_MECHANISM_KEY = frozenset().union(*map(mechanism_keys, MECHANISMS))

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
+from minikafka.security.oauthbearer import INVALID_TOKEN, Believe, TokenRefused, read_first
 from minikafka.security.scram import ITERATIONS_MIN, ScramCredential, ScramError, ScramServer, Shape, decoy
 
 Credentials = Callable[[str, str], ScramCredential | None]
@@ -33,11 +34,19 @@ class NotAuthenticated(Exception):
         self.user = user[:NAME_BYTES_MAX]
 
 
+def _invalid_credentials(mechanism: str) -> str:
+    return f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
+
+
 class Mechanism(Protocol):
     """One exchange."""
 
     user: str
     is_done: bool
+    expires: float | None
+    """Until when what was shown is valid, in seconds of Unix time; None: for ever."""
+    refusal: NotAuthenticated | None
+    """Who has been refused already, and hears it only after his next message."""
 
     def step(self, message: bytes) -> bytes:
         """The answer. Raises NotAuthenticated."""
@@ -46,6 +55,9 @@ class Mechanism(Protocol):
 
 class Plain:
     """RFC 4616. Users and passwords are in the broker's settings."""
+
+    expires: float | None = None
+    refusal: NotAuthenticated | None = None
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users
@@ -89,6 +101,9 @@ class Scram:
         shapes: what credentials look like that are there.
     """
 
+    expires: float | None = None
+    refusal: NotAuthenticated | None = None
+
     def __init__(self, mechanism: str, credentials: Credentials, secret: bytes, shapes: Collection[Shape] = ()) -> None:
         self._mechanism = mechanism
         self._credentials = credentials
@@ -101,10 +116,7 @@ class Scram:
         self.is_done = False
 
     def step(self, message: bytes) -> bytes:
-        public = (
-            "Authentication failed during authentication due to invalid credentials with SASL mechanism "
-            + self._mechanism
-        )
+        public = _invalid_credentials(self._mechanism)
         try:
             if not self._begun:
                 self._begun = True
@@ -119,3 +131,40 @@ class Scram:
             raise NotAuthenticated(public, "unknown user" if unknown else str(error), self._exchange.user) from None
         self.user, self.is_done = self._exchange.user, True
         return answer
+
+
+class OAuthBearer:
+    """RFC 7628. Who is let in says a token that somebody has signed.
+
+    A refused token is answered with a status, which the client acknowledges; only then the exchange fails (3.2.3). Whatever it
+    sends is taken for that: another token needs another connection.
+    """
+
+    def __init__(self, believe: Believe) -> None:
+        self._believe = believe
+        self.user = ""
+        self.is_done = False
+        self.expires: float | None = None
+        self.refusal: NotAuthenticated | None = None
+
+    def step(self, message: bytes) -> bytes:
+        if self.refusal is not None:
+            raise self.refusal
+        try:
+            first = read_first(message)
+        except ValueError:
+            raise NotAuthenticated(
+                _invalid_credentials("OAUTHBEARER"), "the message of OAUTHBEARER cannot be read"
+            ) from None
+        try:
+            token = self._believe(first.token)
+        except TokenRefused as refused:
+            return self._refuse(str(refused))
+        if first.acts_as and first.acts_as != token.subject:
+            return self._refuse("asks to act for somebody else")
+        self.user, self.expires, self.is_done = token.subject, token.expires, True
+        return b""
+
+    def _refuse(self, reason: str) -> bytes:
+        self.refusal = NotAuthenticated(INVALID_TOKEN.decode(), reason)
+        return INVALID_TOKEN

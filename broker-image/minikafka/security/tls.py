@@ -12,9 +12,11 @@ import re
 import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from minikafka.security.ciphers import restrict
+from minikafka.security.fresh import Fresh
 from minikafka.security.tls_stream import tls_reason
 
 KEYSTORE, TRUSTSTORE = "ssl.keystore", "ssl.truststore"
@@ -161,10 +163,9 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 Make = Callable[[TlsSettings], ssl.SSLContext]
-_Signature = tuple[tuple[int, int, int] | None, ...]
 
 
-class FreshContext:
+class FreshContext(Fresh[ssl.SSLContext]):
     """A context as its files are now.
 
     Args:
@@ -183,34 +184,5 @@ class FreshContext:
         failed: Callable[[str], None] = lambda _line: None,
         renewed: Callable[[], None] = lambda: None,
     ) -> None:
-        self._settings = settings
-        self._make = make
-        self._failed = failed
-        self._renewed = renewed
-        self._files = [path for path in (settings.keystore_location, settings.truststore_location) if path]
-        self._signature = self._look()
-        self._context = make(settings)
-
-    def _look(self) -> _Signature:
-        found: list[tuple[int, int, int] | None] = []
-        for path in self._files:
-            try:
-                status = os.stat(path)
-            except OSError:
-                found.append(None)
-            else:
-                found.append((status.st_ino, status.st_mtime_ns, status.st_size))
-        return tuple(found)
-
-    def get(self) -> ssl.SSLContext:
-        """For a connection that begins now."""
-        signature = self._look()
-        if signature != self._signature:
-            self._signature = signature
-            try:
-                self._context = self._make(self._settings)
-            except TlsSettingsError as error:
-                self._failed(str(error))
-            else:
-                self._renewed()
-        return self._context
+        files = [path for path in (settings.keystore_location, settings.truststore_location) if path]
+        super().__init__(files, partial(make, settings), TlsSettingsError, failed, renewed)

@@ -17,8 +17,9 @@ from minikafka.protocol import messages, wire
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
+from minikafka.security.oauthbearer import MECHANISM as OAUTHBEARER
 from minikafka.security.principal import user
-from minikafka.security.sasl_server import Mechanism, NotAuthenticated, Plain, Scram
+from minikafka.security.sasl_server import Mechanism, NotAuthenticated, OAuthBearer, Plain, Scram
 from minikafka.security.scram import ScramCredential, Shape, false_salt
 from minikafka.server.api import sasl
 
@@ -75,6 +76,14 @@ class Door:
         """The connection is gone."""
         if self._timer is not None:
             self._timer.cancel()
+        if (refusal := self._unheard()) is not None:
+            self._tell(str(refusal))
+
+    def _unheard(self) -> NotAuthenticated | None:
+        """A refusal that is not answered yet, nor told of."""
+        if self._state is not State.EXCHANGE or self._mechanism is None:
+            return None
+        return self._mechanism.refusal
 
     # -- requests -------------------------------------------------------------------------------------------------------
 
@@ -92,7 +101,8 @@ class Door:
             return False
         if key not in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE):
             name = NAMES.get(key, f"API key {key}")
-            self._tell(f"asks for {name} before it has logged in")
+            if self._unheard() is None:
+                self._tell(f"asks for {name} before it has logged in")
             raise MalformedRequest(f"{name} before the client has logged in on listener {self._connection.listener}")
         self._serve(frame)
         return True
@@ -171,6 +181,8 @@ class Door:
             module = (self._security.mechanisms or {})[name]
             assert module is not None, "the configuration was checked"
             return Plain(module.users)
+        if name == OAUTHBEARER:
+            return OAuthBearer(partial(self._broker.context.channels.believe, self._connection.listener))
         return Scram(name, self._credential, self._secret(), self._shapes(name))
 
     def _credential(self, mechanism: str, name: str) -> ScramCredential | None:
@@ -237,19 +249,29 @@ class Door:
                 "another user than before",
                 mechanism.user,
             )
-        self._open(principal)
-        return answer, self._lifetime_ms()
+        lifetime = self._lifetime_ms(mechanism.expires)
+        self._open(principal, lifetime)
+        return answer, lifetime or 0
 
-    def _open(self, principal: str) -> None:
+    def _open(self, principal: str, lifetime: int | None) -> None:
         self._state, self._is_open, self._mechanism = State.OPEN, True, None
-        connection, lifetime = self._connection, self._lifetime_ms()
+        connection = self._connection
         connection.authenticated(principal)
         connection.max_frame_bytes = self._max_frame_bytes
         self._began = self._broker.clock.now()
-        self._ends = self._began + lifetime / 1000 if lifetime else float("inf")
+        self._ends = float("inf") if lifetime is None else self._began + lifetime / 1000
 
-    def _lifetime_ms(self) -> int:
-        return (self._security.reauth_ms or {}).get(self._name, 0)
+    def _lifetime_ms(self, expires: float | None) -> int | None:
+        """How long a session is that begins now, with what is valid until ``expires`` (Unix time); None: for ever.
+
+        0 when it is over at once, because ``clock.skew.seconds`` let a token in whose end has passed; a client is told the same
+        number as by Kafka then, and does not log in again with that token.
+        """
+        longest = (self._security.reauth_ms or {}).get(self._name, 0) or None
+        if expires is None:
+            return longest
+        valid = max(int(expires * 1000) - self._broker.clock.unix_ms(), 0)
+        return valid if longest is None else min(longest, valid)
 
     # -- who is not let in ------------------------------------------------------------------------------------------------
 

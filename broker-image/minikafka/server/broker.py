@@ -200,7 +200,7 @@ class Broker:
         config, context = self.config, self.context
         began = self.clock.now()
         self.events.emit("broker_starting", version=__version__, cluster_id=config.cluster_id or "")
-        context.channels.open()
+        await context.channels.open(context.supervisor.repeat)
         await self.listeners.open()
         await self._serve_metrics()
         disk = context.machine.disk(config, context.warn)
@@ -287,6 +287,7 @@ class Broker:
     async def abort(self) -> bool:
         """Stop without asking anybody; True when all logs were flushed and closed."""
         self.listeners.close()
+        self.context.channels.close()
         await self.housekeeping.stop()
         self.topics.stop()
         self.offline_logs.stop()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from minikafka.config import BrokerConfig, ConfigError
+from minikafka.security.oauthbearer import AccessToken
 from minikafka.security.sasl_client import AuthenticationError, Login
 from minikafka.security.scram import ScramCredential, credential_of
 from minikafka.security.tls import FreshContext, TlsSettingsError, client_context, server_context
 from minikafka.security.tls_stream import TlsStream
 from minikafka.server.peer import PeerConnection, connect
+from minikafka.server.token_keys import TokenKeys, open_token_keys
 
 Tell = Callable[..., None]
+Repeat = Callable[[str, Callable[[], object]], "asyncio.Task[None]"]
 
 
 class Channels:
@@ -23,19 +27,28 @@ class Channels:
         config: the broker's settings.
         emit: takes an event.
         warn: takes a line for the operator, which is told once a minute at most under its key.
+        unix_ms: the wall clock.
     """
 
-    def __init__(self, config: BrokerConfig, emit: Tell, warn: Callable[[str, str], object]) -> None:
+    def __init__(
+        self, config: BrokerConfig, emit: Tell, warn: Callable[[str, str], object], unix_ms: Callable[[], int]
+    ) -> None:
         self._config = config
+        self._unix_ms = unix_ms
         self._emit = emit
         self._warn = warn
         self._accepting: dict[str, FreshContext] = {}
         self._connecting: FreshContext | None = None
+        self._token_keys: dict[str, TokenKeys] = {}
+        self._refreshing: list[asyncio.Task[None]] = []
         self.passing_secret = secrets.token_bytes(32)
         """Of false salts, while the cluster store has none: then there are no users in it, either."""
 
-    def open(self) -> None:
-        """Read keys and certificates. Raises ConfigError with the file that cannot be used."""
+    async def open(self, repeat: Repeat) -> None:
+        """Read keys and certificates, and go on reading those that are elsewhere (``repeat``: see `Supervisor.repeat`).
+
+        Raises ConfigError with the file that cannot be used.
+        """
         try:
             for endpoint in self._config.listeners:
                 tls = self._config.security(endpoint.name).tls
@@ -49,6 +62,30 @@ class Channels:
                 self._connecting = FreshContext(tls, client_context)
         except TlsSettingsError as error:
             raise ConfigError(str(error)) from error
+        for endpoint in self._config.listeners:
+            oauth = self._config.security(endpoint.name).oauth
+            if oauth is not None:
+                keys = open_token_keys(oauth, partial(self._keys_changed, endpoint.name))
+                self._token_keys[endpoint.name] = keys
+                await keys.read_first()
+                if keys.next_round is not None:
+                    self._refreshing.append(repeat(f"keys of tokens of {endpoint.name}", keys.next_round))
+
+    def close(self) -> None:
+        """Read nothing more."""
+        for task in self._refreshing:
+            task.cancel()
+
+    def _keys_changed(self, listener: str, problem: str | None) -> None:
+        if problem is None:
+            self._emit("token_keys_renewed", listener=listener)
+        else:
+            self._warn(f"keys of tokens of {listener}", f"listener {listener}: keys of tokens: {problem}")
+            self._emit("token_keys_unusable", listener=listener, error=problem)
+
+    def believe(self, listener: str, token: str) -> AccessToken:
+        """Read a token that was shown at a listener. Raises TokenRefused."""
+        return self._token_keys[listener].believe(token, self._unix_ms() / 1000)
 
     def _unusable(self, listener: str) -> Callable[[str], None]:
         def tell(problem: str) -> None:

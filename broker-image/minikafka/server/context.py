@@ -37,7 +37,7 @@ class BrokerContext:
         self.health = Health(self.events.emit, self.clock.now)
         self.supervisor = Supervisor(self.health, self.handler_failed)
         self._warned: dict[str, float] = {}
-        self.channels = Channels(config, self.events.emit, self.warn_rarely)
+        self.channels = Channels(config, self.events.emit, self.warn_rarely, self.clock.unix_ms)
 
     def client_id(self, purpose: str) -> str:
         """Under which this broker asks others."""

@@ -143,6 +143,14 @@ EVENTS: Mapping[str, EventDeclaration] = {
     "certificates_unusable": EventDeclaration(
         "They have changed, and cannot be used; what was in them before stays in force.", ("listener", "error")
     ),
+    "token_keys_renewed": EventDeclaration(
+        "The keys that sign the access tokens of a listener (OAUTHBEARER) are others now, or read from their address at last.",
+        ("listener",),
+    ),
+    "token_keys_unusable": EventDeclaration(
+        "They cannot be read; those that were read before stay in force, and without any no token is believed.",
+        ("listener", "error"),
+    ),
     # the controller
     "controller_elected": EventDeclaration("This broker is the controller now.", ("controller_epoch",)),
     "controller_resigned": EventDeclaration("This broker no longer is the controller.", ("controller_epoch", "reason")),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from collections.abc import Iterator
 from functools import cache
 
+from joserfc.jws import JWSRegistry
+from minikafka.security.access_tokens import Key, read_keys, read_token
 from minikafka.security.jaas import parse_for
+from minikafka.security.oauthbearer import END, TokenRules, first_message, read_first
 from minikafka.security.sasl_client import AuthenticationError, Login, exchange
-from minikafka.security.sasl_server import NotAuthenticated, Plain, Scram
+from minikafka.security.sasl_server import NotAuthenticated, OAuthBearer, Plain, Scram
 from minikafka.security.scram import (
     HASHES,
     ITERATIONS_MIN,
@@ -24,6 +28,7 @@ from minikafka.security.tls_stream import TlsStream
 from tests.certificates import authority, broker_keystore
 from tests.fuzz.choices import Choices, pieces
 from tests.fuzz.target import Refuted, Target
+from tests.tokens import Issuer, part
 
 USER, PASSWORD, NONCE = "u", "p", "server-nonce"
 MECHANISMS = ("PLAIN", *HASHES)
@@ -102,6 +107,53 @@ def jaas() -> Iterator[bytes]:
     yield f'{module} required username="u" password="p\\"q" user_a=\'b\';'.encode()
 
 
+NOW = 1_700_000_000.0
+
+
+@cache
+def _issuer() -> tuple[Issuer, tuple[Key, ...]]:
+    issuer = Issuer()
+    return issuer, read_keys(issuer.key_set().encode())
+
+
+def read_access_token(data: bytes) -> None:
+    """Read a set of keys; or a client's first message, in which header and claims are the input's.
+
+    A bit of the input has them signed right, and nobody is let in without that.
+    """
+    choices = Choices(data)
+    if choices.number() & 1:
+        read_keys(choices.rest())
+        return
+    is_signed, header, claims = choices.number() & 1, choices.piece(), choices.piece()
+    issuer, keys = _issuer()
+    text = f"{part(header)}.{part(claims)}"
+    signature = JWSRegistry.algorithms["ES256"].sign(text.encode(), issuer.key) if is_signed else choices.piece()
+    server = OAuthBearer(lambda token: read_token(token, keys, TokenRules(("a",), "i"), NOW))
+    server.step(first_message(f"{text}.{part(signature)}"))
+    if server.refusal is not None:
+        server.step(END)
+    said = json.loads(claims)
+    if not is_signed or said["exp"] <= NOW - 30 or said["iss"] != "i" or "a" not in said["aud"]:
+        raise Refuted(f"let in by {header!r} and {claims!r}, {is_signed=}")
+    read_first(choices.rest())
+
+
+def access_tokens() -> Iterator[bytes]:
+    """Make a set of keys, and claims that are believed."""
+    issuer, _ = _issuer()
+    yield b"\1" + issuer.key_set({"kty": "RSA", "n": "AQAB", "e": "AQAB"}).encode()
+    claims = {"iss": "i", "aud": ["a"], "sub": "u", "scope": "x", "iat": int(NOW), "nbf": 1.5, "exp": int(NOW) + 60}
+    rest = b"n,a=x,\x01auth=Bearer t\x01k=v\x01\x01"
+    for header in (
+        {"alg": "ES256", "kid": issuer.name},
+        {"alg": "none"},
+        {"alg": "HS256", "crit": ["exp"], "b64": False},
+    ):
+        yield b"\0\1" + pieces([json.dumps(header).encode(), json.dumps(claims).encode()]) + rest
+        yield b"\0\0" + pieces([json.dumps(header).encode(), json.dumps(claims).encode(), b"x" * 64]) + rest
+
+
 @cache
 def _contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
     trusted = authority().pem
@@ -173,6 +225,7 @@ def handshakes() -> Iterator[bytes]:
 
 TARGETS = (
     Target("sasl", read_sasl, sasl_messages, (NotAuthenticated, ScramError, AuthenticationError)),
+    Target("access-tokens", read_access_token, access_tokens, (NotAuthenticated, ValueError)),
     Target("jaas", read_jaas, jaas, (ValueError,)),
     Target("tls", read_tls, handshakes, (ssl.SSLError,)),
 )

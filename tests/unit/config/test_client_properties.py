@@ -9,14 +9,23 @@ from confluent_kafka import Producer
 from minikafka.client.security import PLAINTEXT
 from minikafka.config import ConfigError
 from minikafka.config.client_properties import client_security, read_client_security
+from minikafka.security.sasl_client import Login
 
 from tests.certificates import PemFiles
+from tests.tokens import Issuer
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 LOGIN = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "SCRAM-SHA-512",
     "sasl.jaas.config": f'{SCRAM} required username="alice" password="p\\"w";',
+}
+OAUTHBEARER = "org.apache.kafka.common.security.oauthbearer"
+TOKEN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.jaas.config": f"{OAUTHBEARER}.OAuthBearerLoginModule required;",
+    "sasl.oauthbearer.token.endpoint.url": "file:///t%20n",
 }
 
 
@@ -60,6 +69,23 @@ def test_what_librdkafka_is_told(tmp_path: Path) -> None:
     Producer(found)
 
 
+def test_a_token_from_a_file(tmp_path: Path) -> None:
+    """By the settings that Kafka's own clients need, which librdkafka is given as a function."""
+    path = tmp_path / "token"
+    kafkas = {
+        "sasl.login.callback.handler.class": f"{OAUTHBEARER}.OAuthBearerLoginCallbackHandler",
+        "sasl.oauthbearer.jwt.retriever.class": f"{OAUTHBEARER}.FileJwtRetriever",
+        "sasl.oauthbearer.token.endpoint.url": path.as_uri(),
+    }
+    security = client_security({**TOKEN, **kafkas})
+    assert security.login == Login("OAUTHBEARER", token_file=str(path))
+    found = security.librdkafka()
+    assert {name for name in found if name.startswith("sasl")} == {"sasl.mechanisms"}
+    path.write_text(Issuer().token(exp=4e9))
+    assert found["oauth_cb"]("") == (path.read_text(), 4e9)
+    Producer(found)
+
+
 def test_texts_instead_of_files(tmp_path: Path) -> None:
     files = PemFiles.write(tmp_path)
     key, _, chain = files.client.read_text().partition("-----BEGIN CERTIFICATE")
@@ -92,6 +118,22 @@ def test_texts_instead_of_files(tmp_path: Path) -> None:
             "sasl.jaas.config=[hidden]: username or",
         ),
         ({**LOGIN, "sasl.mechanism": "PLAIN"}, "sasl.jaas.config=[hidden]: the module of PLAIN is "),
+        (
+            {**TOKEN, "sasl.oauthbearer.token.endpoint.url": ""},
+            "sasl.oauthbearer.token.endpoint.url: required with sasl.",
+        ),
+        (
+            {**TOKEN, "sasl.oauthbearer.token.endpoint.url": "https://h/t"},
+            "sasl.oauthbearer.token.endpoint.url=https://h/t: allowed: file:///PATH",
+        ),
+        (
+            {**TOKEN, "sasl.jaas.config": f'{OAUTHBEARER}.OAuthBearerLoginModule required clientSecret="SECRET";'},
+            "sasl.jaas.config=[hidden]: options; allowed: none, for sasl.oauthbearer.token.endpoint.url says",
+        ),
+        (
+            {**TOKEN, "sasl.jaas.config": f"{SCRAM} required;"},
+            f"sasl.jaas.config=[hidden]: the module of OAUTHBEARER is {OAUTHBEARER}.OAuthBearerLoginModule; allowed: org",
+        ),
         ({"security.protocol": "SSL", "ssl.truststore.location": "/x"}, "ssl.truststore.type=JKS: known to Kafka, not"),
         (
             {"security.protocol": "SSL", "ssl.truststore.location": "/x", "ssl.truststore.type": "PEM"},

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import minikafka
 from minikafka.config import BROKER_KEYS, TOPIC_KEYS
-from minikafka.config.security_keys import LISTENER_KEYS, MECHANISM_KEYS
+from minikafka.config.security_keys import EVERY_MECHANISM_KEY, LISTENER_KEYS
 
 PACKAGE = Path(minikafka.__file__).parent
 READ_WITHIN_CONFIG = {
@@ -20,7 +20,7 @@ READ_WITHIN_CONFIG = {
     "sasl.mechanism.inter.broker.protocol": "read as ListenerSecurity.login",
     "super.users": "read as ListenerSecurity.brokers",
     "security.inter.broker.protocol": "read as BrokerConfig.inter_broker_listener",
-    **dict.fromkeys(LISTENER_KEYS | MECHANISM_KEYS, "read as ListenerSecurity of each listener"),
+    **dict.fromkeys(LISTENER_KEYS | EVERY_MECHANISM_KEY, "read as ListenerSecurity of each listener"),
     "minikafka.metadata.store": "read as BrokerConfig.metadata_store",
 }
 

@@ -2,6 +2,10 @@
 
 import pytest
 from minikafka.config import BrokerConfig, ConfigError
+from minikafka.security.oauthbearer import TokenRules
+from minikafka.security.sasl_client import Login
+
+from tests.forms import for_each
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -106,6 +110,83 @@ def test_the_protocol_of_brokers_names_their_listener() -> None:
 def test_what_does_not_go_together(protocols: str, settings: dict[str, str], said: str) -> None:
     line = refused(protocols, **settings)
     assert line.startswith(said)
+    assert "SECRET" not in line
+
+
+# -- OAUTHBEARER -----------------------------------------------------------------------------------------------------------
+
+
+OAUTH = {
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+    "sasl.oauthbearer.jwks.endpoint.url": "https://h/keys",
+    "sasl.oauthbearer.token.endpoint.url": "file:///token",
+    "super.users": "User:b",
+}
+JAAS = "listener.name.a.oauthbearer.sasl.jaas.config"
+CLASS = "org.apache.kafka.common.security.oauthbearer.OAuthBearer"
+MODULE = f"{CLASS}LoginModule required"
+
+
+def test_whose_tokens_a_listener_believes() -> None:
+    """By general settings, by those of a listener, and by those of its mechanism, which count first."""
+    more = {
+        "sasl.oauthbearer.expected.audience": "kafka, other",
+        "listener.name.a.sasl.oauthbearer.clock.skew.seconds": "5",
+        "listener.name.a.sasl.oauthbearer.expected.issuer": "i",
+        "listener.name.a.oauthbearer.sasl.oauthbearer.expected.issuer": "https://i",
+        "listener.name.a.oauthbearer.sasl.server.callback.handler.class": f"{CLASS}ValidatorCallbackHandler",
+        "listener.name.a.oauthbearer.connections.max.reauth.ms": "1000",
+        JAAS: f'{MODULE} ssl.truststore.type="PEM" ssl.truststore.location="/ca.pem";',
+    }
+    config = config_of("SASL_PLAINTEXT,SASL_PLAINTEXT", **OAUTH, **more)
+    a, b = config.security("A"), config.security("B")
+    assert a.oauth is not None
+    assert b.oauth is not None
+    assert a.oauth.rules == TokenRules(("kafka", "other"), "https://i", clock_skew_seconds=5)
+    assert b.oauth.rules == TokenRules(("kafka", "other"))
+    assert (a.oauth.keys_url, a.oauth.refresh_seconds) == ("https://h/keys", 3600)
+    assert (a.oauth.retry_seconds, a.oauth.retry_seconds_max) == (0.1, 10)
+    assert (a.oauth.trust.truststore_location, b.oauth.trust.has_truststore) == ("/ca.pem", False)
+    assert a.reauth_ms == {"OAUTHBEARER": 1000}
+    assert (a.login, a.brokers) == (Login("OAUTHBEARER", token_file="/token"), {"User:b"})
+    assert config.warnings == ()
+
+
+def test_tokens_for_others_are_warned_of() -> None:
+    (line,) = config_of("SASL_PLAINTEXT", **OAUTH).warnings
+    assert line.startswith("sasl.oauthbearer.expected.audience is not set: listener A takes tokens that are for others")
+
+
+@for_each(
+    [
+        ({"sasl.oauthbearer.jwks.endpoint.url": ""},
+         "sasl.oauthbearer.jwks.endpoint.url: required by OAUTHBEARER on listener A; allowed: file:///PATH or"),
+        ({"sasl.oauthbearer.jwks.endpoint.url": "ftp://h/k"}, "sasl.oauthbearer.jwks.endpoint.url=ftp://h/k: allowed: file:///"),
+        ({"sasl.oauthbearer.jwks.endpoint.url": "file://h/k"}, "sasl.oauthbearer.jwks.endpoint.url=file://h/k: allowed: file:///"),
+        ({"sasl.oauthbearer.jwks.endpoint.url": "https://u:SECRET@h/"},
+         "sasl.oauthbearer.jwks.endpoint.url=[hidden]: names a user"),
+        ({"sasl.oauthbearer.token.endpoint.url": ""},
+         "sasl.oauthbearer.token.endpoint.url: required on listener A: brokers log in"),
+        ({"sasl.oauthbearer.token.endpoint.url": "https://h/"}, "sasl.oauthbearer.token.endpoint.url=https://h/: allowed: file"),
+        ({"super.users": ""}, "super.users: required with sasl.mechanism.inter.broker.protocol=OAUTHBEARER on listener A"),
+        ({JAAS: f'{MODULE} unsecuredLoginStringClaim_sub="SECRET";'},
+         f"{JAAS}=[hidden]: unsecuredLoginStringClaim_sub: tokens without a signature are not served; allowed: ssl.trust"),
+        ({JAAS: f'{MODULE} clientSecret="SECRET";'}, f"{JAAS}=[hidden]: clientSecret: not used by a broker; allowed: ssl.trust"),
+        ({JAAS: f'{MODULE} ssl.truststore.location="/x";'}, f"{JAAS}=[hidden]: ssl.truststore.type: known to Kafka, not"),
+        ({JAAS: f'{MODULE} ssl.truststore.type=PEM ssl.truststore.location="/x" ssl.truststore.certificates="x";'},
+         f"{JAAS}=[hidden]: ssl.truststore.location: ssl.truststore.certificates is set as well"),
+        ({JAAS: f"{PLAIN} required;"}, f"{JAAS}=[hidden]: the module of OAUTHBEARER is {CLASS}LoginModule; allowed"),
+        ({"listener.name.a.oauthbearer.sasl.server.callback.handler.class": "x"},
+         "listener.name.a.oauthbearer.sasl.server.callback.handler.class=x: allowed: org.apache.kafka.common.security."),
+        ({"listener.name.a.plain.sasl.oauthbearer.expected.issuer": "x"},
+         "listener.name.a.plain.sasl.oauthbearer.expected.issuer: no setting that a listener has of its own"),
+        ({"sasl.oauthbearer.jwt.validator.class": "x"}, "sasl.oauthbearer.jwt.validator.class=x: known to Kafka, not supp"),
+    ]
+)  # fmt: skip
+def test_what_does_not_go_with_tokens(settings: dict[str, str], said: str) -> None:
+    line = refused("SASL_PLAINTEXT", **{**OAUTH, **settings})
+    assert line.startswith(said), line
     assert "SECRET" not in line
 
 
