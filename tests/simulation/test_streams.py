@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from minikafka_simulator.machine.loop import ProcessLoop
 from minikafka_simulator.machine.scheduler import Scheduler
-from minikafka_simulator.machine.streams import End, Streams
+from minikafka_simulator.machine.streams import End, Listener, Streams
 
 
 class _Network:
@@ -97,7 +97,7 @@ class Two:
             self.accepted.append(_Talker(echoes=True))
             return self.accepted[-1]
 
-        self.streams.listen(self.server, accept, 2)
+        self.streams.listen(Listener(self.streams, self.server, accept, 2))
 
     def connect(self) -> _Talker:
         talker = _Talker()

@@ -181,7 +181,7 @@ class Broker:
             look_again=lambda: self.follower.take_again(),
         )
         self.follower = MetadataFollower(
-            context, self.metadata, self.host, self.membership, self.offline_logs, self.fail
+            context, self.metadata, self.host, self.membership, self.offline_logs, self.listeners.serve, self.fail
         )
 
         self._metrics: MetricsServer | None = None

@@ -23,7 +23,7 @@ class Listeners:
         self._ports: dict[str, int] = {}
 
     async def open(self) -> None:
-        """Listen. Raises ConfigError with the one that cannot be had."""
+        """Take the ports; connections are refused until `serve`. Raises ConfigError with the one that cannot be had."""
         loop = asyncio.get_running_loop()
         for endpoint in self._config.listeners:
             try:
@@ -32,13 +32,20 @@ class Listeners:
                     endpoint.host or None,
                     endpoint.port,
                     backlog=self._config.socket_listen_backlog_size,
+                    start_serving=False,
                 )
             except OSError as error:
-                raise ConfigError(
-                    f"listeners: cannot listen on {endpoint.host}:{endpoint.port} ({error.strerror or error})"
-                ) from error
+                raise _refused(endpoint.host, endpoint.port, error) from error
             self._servers.append(server)
             self._ports[endpoint.name] = server.sockets[0].getsockname()[1]
+
+    async def serve(self) -> None:
+        """Accept connections from now on. Raises ConfigError: somebody else has begun to listen on a port meanwhile."""
+        for endpoint, server in zip(self._config.listeners, self._servers, strict=True):
+            try:
+                await server.start_serving()
+            except OSError as error:
+                raise _refused(endpoint.host, self._ports[endpoint.name], error) from error
 
     def close(self) -> None:
         """No connection is accepted any more; those that there are stay."""
@@ -61,3 +68,7 @@ class Listeners:
         """Where other brokers are to find this one."""
         name = self._config.inter_broker_listener
         return next((h, p) for n, h, p in self.advertised() if n == name)
+
+
+def _refused(host: str, port: int, error: OSError) -> ConfigError:
+    return ConfigError(f"listeners: cannot listen on {host}:{port} ({error.strerror or error})")

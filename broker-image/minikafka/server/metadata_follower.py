@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
+from minikafka.config import ConfigError
 from minikafka.metadata.image import CLUSTER_CONFIG, MIN_ISR
 from minikafka.metadata.store import StoreError, StoreWentBackError
 from minikafka.replication.offline_logs import OfflineLogs
@@ -27,6 +28,7 @@ class MetadataFollower:
         host: has the replicas follow it.
         membership: tells which incarnation this is, and is told when all replicas could be brought in line.
         offline_logs: which could not.
+        serve: has connections accepted, once there is an image.
         fail: ends the process, with the reason.
     """
 
@@ -37,6 +39,7 @@ class MetadataFollower:
         host: PartitionHost,
         membership: Membership,
         offline_logs: OfflineLogs,
+        serve: Callable[[], Awaitable[None]],
         fail: Callable[[str], None],
     ) -> None:
         self.context = context
@@ -46,6 +49,8 @@ class MetadataFollower:
         self._host = host
         self._membership = membership
         self._offline_logs = offline_logs
+        self._serve = serve
+        self._serves = False
         self._fail = fail
         self._task: asyncio.Task[None] | None = None
 
@@ -67,6 +72,11 @@ class MetadataFollower:
         metadata = self._metadata
         try:
             await metadata.read()
+            if not self._serves:
+                # Not before: who knows of no topic would tell clients that there is none (Kafka's brokers process no request
+                # before they have caught up with the metadata either).
+                await self._serve()
+                self._serves = True
             if metadata.untaken or self._host.unsettled:
                 self.take(metadata.untaken)
                 metadata.untaken = {}  # not before: whoever failed on them must see them again
@@ -75,6 +85,9 @@ class MetadataFollower:
             # What is led and followed here is of a history that the controllers to come know nothing of, and their changes
             # cannot be told from it. A new process takes the store as it is, and its logs as they are.
             self._fail(f"cluster store: {error}")
+            await asyncio.sleep(WATCH_SECONDS)
+        except ConfigError as error:
+            self._fail(str(error))
             await asyncio.sleep(WATCH_SECONDS)
         except StoreError as error:
             self.context.warn_rarely("store", f"cluster store: {error}")

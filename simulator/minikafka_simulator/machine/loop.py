@@ -34,9 +34,14 @@ class ProcessLoop(VirtualLoop):
         self._process = process
         self._disk_seconds = disk_seconds
 
-    async def create_server(self, protocol_factory: ProtocolFactory, host: Any, port: int, **_: Any) -> Listener:  # type: ignore[override]
+    async def create_server(  # type: ignore[override]
+        self, protocol_factory: ProtocolFactory, host: Any, port: int, *, start_serving: bool = True, **_: Any
+    ) -> Listener:
         del host
-        return self._streams.listen(self._process, protocol_factory, port)
+        listener = Listener(self._streams, self._process, protocol_factory, port)
+        if start_serving:
+            await listener.start_serving()
+        return listener
 
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: ProtocolFactory, host: str, port: int, **_: Any

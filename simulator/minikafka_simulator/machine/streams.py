@@ -65,9 +65,8 @@ class Streams:
 
     # -- connections ----------------------------------------------------------------------------------------------------
 
-    def listen(self, process: Process, factory: ProtocolFactory, port: int) -> Listener:
-        listener = self._listeners[port] = Listener(self, process, factory, port)
-        return listener
+    def listen(self, listener: Listener) -> None:
+        self._listeners[listener.port] = listener
 
     def unlisten(self, listener: Listener) -> None:
         if self._listeners.get(listener.port) is listener:
@@ -125,6 +124,9 @@ class Listener:
         self.factory = factory
         self.port = port
         self.sockets = (self,)
+
+    async def start_serving(self) -> None:
+        self._streams.listen(self)
 
     def getsockname(self) -> tuple[str, int]:
         return "sim", self.port

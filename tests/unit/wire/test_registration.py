@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
 from minikafka.metadata.image import BROKER, BrokerState, PartitionState
+from minikafka.metadata.memory import MemoryStore
+from minikafka.metadata.store import Changes
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 
@@ -69,3 +74,32 @@ async def lose_registration(stage: Stage) -> None:
     known = len(stage.peer.registrations)
     stage.peer.forget()
     await stage.until(lambda: len(stage.peer.registrations) == known + 1)
+
+
+async def test_nobody_is_served_before_there_is_an_image(tmp_path: Path) -> None:
+    """A client that asks a broker which knows of no topic would take its records for undeliverable."""
+
+    class HeldStore(MemoryStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.answers = asyncio.Event()
+
+        async def changes(self, revision: int) -> Changes:
+            await self.answers.wait()
+            return await super().changes(revision)
+
+    store = HeldStore()
+    stage = Stage(tmp_path, store)
+    await stage.peer.listen()
+    try:
+        stage.peer.decide_topic_state(LED)
+        starting = await stage.begin()
+        await stage.until(lambda: stage.broker.metadata.image.cluster_id)
+        with pytest.raises(ConnectionRefusedError):
+            await stage.client()
+        store.answers.set()
+        await starting
+        told = await (await stage.client()).ask(ApiKey.METADATA, {"topics": [{"topic_id": TOPIC_ID, "name": None}]})
+        assert told.topics[0].name == "t"
+    finally:
+        await stage.close()
