@@ -445,7 +445,9 @@ def test_a_leader_whose_clock_is_hours_behind_takes_nothing_from_the_future(tmp_
 
 def test_what_the_simulation_has_no_time_for_is_refused_with_the_reason(tmp_path: Path) -> None:
     slow = {"name": "slow", "fault": {"verb": "SlowFsync", "target": LEADER, "parameters": {"millis": 10}}}
-    with pytest.raises(NotSupported, match=r"step slow: the simulation ground cannot SlowFsync: a flush takes no time"):
+    with pytest.raises(
+        NotSupported, match=r"step slow: the simulation ground cannot SlowFsync: an fsync takes no time there"
+    ):
         run(document([slow]), tmp_path, 1)
 
 

@@ -19,8 +19,9 @@ HEARTBEATS_A_SESSION = 6
 GROUP_ID = "minikafka-verifier"
 """confluent-kafka wants a group id for every consumer; readers here assign partitions themselves and commit nothing."""
 
-LOCAL_FAILURES = frozenset((KafkaError._INVALID_ARG, KafkaError._UNKNOWN_PARTITION))
-"""librdkafka's own errors that say that a record was never sent."""
+LOCAL_FAILURES = frozenset((KafkaError._INVALID_ARG,))
+"""librdkafka's own errors that say that a record was never sent. _UNKNOWN_PARTITION says nothing of that: a broker whose answer
+has no such partition ends records with it that were sent before, and whose answers were lost."""
 
 
 def producer_config(bootstrap: str, security: ClientSecurity, settings: ProducerSettings) -> dict[str, Any]:

@@ -60,9 +60,8 @@ class RecordingProducer:
             )
         except BufferError:
             self._book.completed(FAIL, topic, partition, None, value, "_QUEUE_FULL")
-        except KafkaException as error:
-            outcome, name = outcome_of(error.args[0], self._settings)
-            self._book.completed(outcome, topic, partition, None, value, name)
+        except KafkaException as error:  # it was not even queued
+            self._book.completed(FAIL, topic, partition, None, value, error.args[0].name())
 
     def _delivered(self, topic: str, partition: int, value: str, error: KafkaError | None, message: Message) -> None:
         outcome, name = outcome_of(error, self._settings)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.security.sasl_client import Login
-from minikafka_chaos.load.librdkafka import admin_config, member_config, producer_config, reader_config
+from minikafka_chaos.load.librdkafka import admin_config, member_config, outcome_of, producer_config, reader_config
 from minikafka_chaos.load.load import ProducerSettings
+from minikafka_chaos.record.history import FAIL, INFO
 
 CONFIGS = {
     "producer": producer_config("b:9092", PLAINTEXT, ProducerSettings()),
@@ -33,3 +35,18 @@ def test_each_of_them_logs_in() -> None:
         admin_config("b:9092", login),
     )
     assert {(config["security.protocol"], config["sasl.password"]) for config in configs} == {("SASL_PLAINTEXT", "p")}
+
+
+def test_a_report_says_that_a_record_was_never_sent_only_where_that_is_sure() -> None:
+    """A record of an earlier attempt may be in the log; read back, it would be a failed one that is there."""
+    found = {
+        name: outcome_of(KafkaError(getattr(KafkaError, name)), ProducerSettings())[0]
+        for name in ("_INVALID_ARG", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "_MSG_TIMED_OUT", "MSG_SIZE_TOO_LARGE")
+    }
+    assert found == {
+        "_INVALID_ARG": FAIL,
+        "_UNKNOWN_PARTITION": INFO,
+        "_UNKNOWN_TOPIC": INFO,
+        "_MSG_TIMED_OUT": INFO,
+        "MSG_SIZE_TOO_LARGE": FAIL,
+    }
