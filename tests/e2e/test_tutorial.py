@@ -18,7 +18,7 @@ from tests.printed import ROOT, commands
 pytestmark = pytest.mark.full
 
 PAGE = ROOT / "docs/guide/tutorials/12-on-kubernetes.md"
-CLUSTER, LAB, EXPERIMENT = "demo", "lab", "kip-101-data-loss.high-watermark"
+CLUSTER, LAB, RELEASE, EXPERIMENT = "demo", "lab", "minikafka-chaos", "kip-101-data-loss.high-watermark"
 TYPED_SECONDS_MAX = 600
 VERDICT_SECONDS_MAX = 900
 
@@ -35,8 +35,21 @@ def chaos_image_of_the_chart(node: Node) -> None:
 
 @pytest.fixture
 def cleared(operator: Kubectl, kubectl: Kubectl) -> Iterator[Kubectl]:
-    """kubectl on the namespace `default`; what the page makes is gone afterwards."""
+    """kubectl on the namespace `default`; what the page makes is gone afterwards.
+
+    CRDs that another test's chart has made are given to the page's, which Helm would refuse to take over.
+    """
     lab = kubectl.within(LAB)
+    for crd in kubectl("get", "crd", "--output", "name").split():
+        if "/chaos" in crd:
+            kubectl("label", crd, "--overwrite", "app.kubernetes.io/managed-by=Helm")
+            kubectl(
+                "annotate",
+                crd,
+                "--overwrite",
+                f"meta.helm.sh/release-name={RELEASE}",
+                f"meta.helm.sh/release-namespace={LAB}",
+            )
     yield kubectl
     lab("delete", "minikafkaclusters,chaosexperiments", "--all", "--ignore-not-found", "--timeout=200s")
     lab.delete("namespace", LAB)
