@@ -27,6 +27,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -203,8 +204,8 @@ class Clients:
         for _ in range(each):
             for partition, address in enumerate(self.leaders):
                 host, _, port = address.rpartition(":")
-                one = Producing(run, partition, self._templates[partition], refill)
-                await asyncio.get_running_loop().create_connection(lambda one=one: one, host, int(port))
+                factory = partial(Producing, run, partition, self._templates[partition], refill)
+                _, one = await asyncio.get_running_loop().create_connection(factory, host, int(port))
                 made.append(one)
         return made
 
