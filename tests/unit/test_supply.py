@@ -79,6 +79,7 @@ def test_a_lock_that_is_none_is_refused(folder: Path) -> None:
         "none": "no such extra or group: none (there are: one, both, tool)",
         f"late==1 \\\n    {A}\nhttps://x": "line 4: only NAME==VERSION with --hash=sha256:... is allowed: https://x",
         "base-part==1.5\n": "base-part has no hash",
+        f"late==1\nlate==2 \\\n    {A}\n": "line 2: late is there twice",
         f"one==2 \\\n    {A}\n": f"{LOCK} is older than pyproject.toml: it lacks base-part; run make lock",
     }
     for text, said in refusals.items():

@@ -59,6 +59,8 @@ def read(lock: Path) -> dict[str, Locked]:
     for number, line in enumerate(lock.read_text(encoding="utf-8").splitlines(), start=1):
         if found := _PACKAGE.match(line):
             package = Locked(normal(found[1]), found[2], found[3].rstrip(), [], set())
+            if package.name in packages:
+                raise SystemExit(f"{lock}: line {number}: {package.name} is there twice")
             packages[package.name] = package
         elif package is not None and (found := _HASH.match(line)):
             package.hashes.append(found[1])

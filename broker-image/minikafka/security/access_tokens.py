@@ -126,6 +126,8 @@ def _verified_claims(token: str, keys: Sequence[Key]) -> dict[str, Any]:
     try:
         signed = jws.extract_compact(token.encode(), registry=_REGISTRY)
         header = signed.headers()
+        if not isinstance(header, dict):  # joserfc lets any JSON pass that has an "alg" in it, a text too
+            raise TokenRefused(_UNREADABLE)
         algorithm = header.get("alg")
         if algorithm not in ALGORITHMS:
             raise TokenRefused("the token is not signed by an algorithm that counts")

@@ -7,13 +7,17 @@ token that names an unknown key has it asked sooner. What cannot be used leaves 
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import closing, suppress
 from functools import partial
-from http.client import HTTPException
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.request import BaseHandler, HTTPRedirectHandler, HTTPSHandler, ProxyHandler, build_opener
+from urllib.parse import urlsplit, urlunsplit
 
 from minikafka.config import ConfigError
 from minikafka.config.oauth_settings import JWKS_URL, OAuthSettings
@@ -175,34 +179,42 @@ class KeysAtAddress:
 
 def _in_a_line(error: Exception) -> str:
     """Return what went wrong; nothing of the address, which may have a password in it."""
-    reason = getattr(error, "reason", None)  # of URLError, and of HTTPError
-    code = getattr(error, "code", None)
-    said = str(reason if reason is not None else error) or type(error).__name__
-    return " ".join(f"{said if code is None else f'HTTP status {code}'}".split())
-
-
-class _NoRedirects(HTTPRedirectHandler):
-    """Where keys are says the operator, and not whoever answers."""
-
-    def redirect_request(self, *_args: Any) -> None:
-        return None
+    return " ".join((str(error) or type(error).__name__).split())
 
 
 def fetch(url: str, trust: TlsSettings) -> bytes:
-    """Ask an http or https address, through no proxy. Raises OSError, HTTPException, ValueError."""
+    """Ask an http or https address, through no proxy, and follow no redirect. Raises OSError, HTTPException, ValueError."""
     from minikafka.security.access_tokens import KEY_SET_BYTES_MAX
 
     deadline = time.monotonic() + FETCH_SECONDS_MAX
-    handlers: list[BaseHandler] = [ProxyHandler({}), _NoRedirects()]
-    if url.startswith("https:"):
-        handlers.append(HTTPSHandler(context=client_context(trust)))
-    opener = build_opener(*handlers)
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme == "https":
+        context = client_context(trust)
+        connection: HTTPConnection = HTTPSConnection(host, parts.port, timeout=FETCH_SECONDS_MAX, context=context)
+    else:
+        connection = HTTPConnection(host, parts.port, timeout=FETCH_SECONDS_MAX)
     body = b""
-    with opener.open(url, timeout=FETCH_SECONDS_MAX) as response:
-        while part := response.read1(1 << 16):
-            body += part
-            if len(body) > KEY_SET_BYTES_MAX:
-                break  # reading it refuses it
-            if time.monotonic() > deadline:
-                raise TimeoutError("no whole answer in time")
+    with closing(connection):
+        connection.connect()
+        # the timeout above is of each read: who sends byte by byte, also of a header, is cut off by this one
+        cut = threading.Timer(max(deadline - time.monotonic(), 0), _cut, [connection.sock])
+        cut.daemon = True
+        cut.start()
+        try:
+            connection.request("GET", urlunsplit(("", "", parts.path or "/", parts.query, "")))
+            with connection.getresponse() as response:
+                while len(body) <= KEY_SET_BYTES_MAX and (part := response.read1(1 << 16)):  # reading more refuses it
+                    body += part
+        finally:
+            cut.cancel()
+    if time.monotonic() > deadline:
+        raise TimeoutError("no whole answer in time")
+    if response.status != HTTPStatus.OK:
+        raise ValueError(f"HTTP status {response.status}")
     return body
+
+
+def _cut(sock: socket.socket) -> None:
+    with suppress(OSError):  # it is closed already
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)  # not that of TLS, which another thread is reading from

@@ -107,6 +107,8 @@ def unexpected(claim: str) -> str:
         ("claims that are no JSON", ONE.sign(b"{"), UNREADABLE),
         ("claims without an end", ONE.sign(b"[" * 30_000), UNREADABLE),
         ("nothing signed", ONE.sign(b""), UNREADABLE),
+        ("a header that is a text with alg in it", f"{part('alg')}.{part(claims())}.{part(b'x')}", UNREADABLE),
+        ("a header that is a list with alg in it", f"{part(['alg'])}.{part(claims())}.{part(b'x')}", UNREADABLE),
         ("too long", token(more="x" * TOKEN_BYTES_MAX), f"the token has more than {TOKEN_BYTES_MAX} bytes"),
     ]
 )  # fmt: skip

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -158,11 +159,15 @@ async def test_unknown_keys_do_not_have_them_asked_for_all_the_time() -> None:
 
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        """``/large`` has no end."""
+        """``/large`` has no end, and a header of ``/slow`` none that anybody waits for."""
         self.send_response({"/moved": 302, "/gone": 404}.get(self.path, 200))
         self.send_header("Location", "/keys")
-        self.end_headers()
         try:
+            self.flush_headers()
+            for _ in range(40 if self.path == "/slow" else 0):
+                self.wfile.write(b"x")
+                time.sleep(0.05)
+            self.end_headers()
             while self.path == "/large":
                 self.wfile.write(b"x" * KEY_SET_BYTES_MAX)
             self.wfile.write(b"keys")
@@ -196,6 +201,14 @@ async def test_what_is_asked_over_http() -> None:
             said: list[str | None] = []
             await open_token_keys(settings(url + path), said.append).read_first()
             assert said == [problem]
+
+
+async def test_who_sends_a_header_byte_by_byte_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minikafka.server.token_keys.FETCH_SECONDS_MAX", 0.2)
+    with served() as url:
+        said: list[str | None] = []
+        await open_token_keys(settings(f"{url}/slow"), said.append).read_first()
+    assert said == ["no whole answer in time"]
 
 
 async def test_nobody_answers() -> None:
