@@ -188,7 +188,9 @@ def fetch(url: str, trust: TlsSettings) -> bytes:
 
     deadline = time.monotonic() + FETCH_SECONDS_MAX
     parts = urlsplit(url)
-    host = parts.hostname or ""
+    host = parts.hostname
+    if not host:  # http.client would ask this machine
+        raise ValueError("no host in the address")
     if parts.scheme == "https":
         context = client_context(trust)
         connection: HTTPConnection = HTTPSConnection(host, parts.port, timeout=FETCH_SECONDS_MAX, context=context)
