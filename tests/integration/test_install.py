@@ -83,8 +83,9 @@ def imported(source: Path) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
-OPTIONAL = {"broker-image/minikafka": {"pyyaml"}}
-"""Imported where somebody's kubeconfig is YAML, with a line that says how to get it (kubernetes/credentials.py)."""
+OPTIONAL = {"broker-image/minikafka": {"pyyaml", "joserfc"}}
+"""Imported where somebody's kubeconfig is YAML (kubernetes/credentials.py), or where OAUTHBEARER is enabled
+(server/token_keys.py), with a line that says how to get it."""
 
 
 @cache

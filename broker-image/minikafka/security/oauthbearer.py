@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 MECHANISM = "OAUTHBEARER"
 
@@ -100,6 +99,8 @@ def path_of(url: str) -> str | None:
         return None
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         return None
+    from urllib.request import url2pathname  # which imports a client of HTTP, and 20 ms with it
+
     return url2pathname(parts.path)
 
 

@@ -19,7 +19,7 @@ class ChaosCondition(StrEnum):
 MEANINGS: Final[Mapping[ChaosCondition, str]] = {
     ChaosCondition.ACCEPTED: "the experiment may happen, or has been let begin",
     ChaosCondition.HEALED: "no fault of it is left; from Healing on, too: every broker that it took is ready again",
-    ChaosCondition.COMPLETE: "it has ended",
+    ChaosCondition.COMPLETE: "it has ended, with a verdict or without",
     ChaosCondition.REPORTED: "Spark has made the report of the run, and says the same as the verifier",
 }
 
