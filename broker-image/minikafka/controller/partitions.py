@@ -203,14 +203,14 @@ class PartitionRegistry:
         partitions = [old for topic in self.workspace.image.topics.values() for old in topic.partitions if has(old)]
         if any(broker_id not in old.isr for old in partitions):
             return False
-        led = [old for old in partitions if old.replicas[0] == broker_id != old.leader]
-        self._change_where(
-            lambda old: has(old) and old.replicas[0] == broker_id != old.leader,
-            "preferred leader, back from a planned stop",
-            election=Election.PREFERRED,
-            limit=limit,
-        )
-        return len(led) <= limit
+
+        def is_to_lead(old: PartitionState) -> bool:
+            return has(old) and old.replicas[0] == broker_id != old.leader
+
+        found = sum(map(is_to_lead, partitions))
+        reason = "preferred leader, back from a planned stop"
+        self._change_where(is_to_lead, reason, election=Election.PREFERRED, limit=limit)
+        return found <= limit
 
     def elect_offline(self) -> None:
         """Try again where nobody leads; unclean where the topic allows it."""
