@@ -40,8 +40,11 @@ class Listeners:
             self._ports[endpoint.name] = server.sockets[0].getsockname()[1]
 
     async def serve(self) -> None:
-        """Accept connections from now on. Raises ConfigError: somebody else has begun to listen on a port meanwhile."""
-        for endpoint, server in zip(self._config.listeners, self._servers, strict=True):
+        """Accept connections from now on; none when `close` came first.
+
+        Raises ConfigError: somebody else has begun to listen on a port meanwhile.
+        """
+        for endpoint, server in zip(self._config.listeners, self._servers, strict=False):
             try:
                 await server.start_serving()
             except OSError as error:
@@ -51,6 +54,7 @@ class Listeners:
         """No connection is accepted any more; those that there are stay."""
         for server in self._servers:
             server.close()
+        self._servers.clear()
 
     @property
     def names(self) -> list[str]:

@@ -103,3 +103,13 @@ async def test_nobody_is_served_before_there_is_an_image(tmp_path: Path) -> None
         assert told.topics[0].name == "t"
     finally:
         await stage.close()
+
+
+async def test_a_broker_that_is_stopped_before_there_is_an_image_serves_nobody(stage: Stage) -> None:
+    """The first image may come while it stops."""
+    listeners = stage.new_broker().listeners
+    await listeners.open()
+    listeners.close()
+    await listeners.serve()
+    with pytest.raises(ConnectionRefusedError):
+        await stage.client()
