@@ -30,6 +30,7 @@ from minikafka.server.authorization.rules import ClientAccess
 from minikafka.server.authorization.table import RULES
 from minikafka.server.deadlines import Deadlines
 from minikafka.server.framing import FrameProtocol
+from minikafka.server.quotas import ClientIdentity
 from minikafka.server.request_context import RequestContext, forwarded_for
 from minikafka.server.throttling import LoopTime, Muting
 
@@ -65,9 +66,9 @@ class Slot:
         """When the answer was there, but not its turn; 0: it never waited for that. Set where ``parked`` is."""
 
     @property
-    def handled_seconds(self) -> float:
-        """For how long it was worked on where it was read."""
-        return (self.parked or time.perf_counter()) - self.started
+    def uncharged_seconds(self) -> float:
+        """For how long it has been worked on since it was read; 0 once it waits: the end of its round has charged that."""
+        return 0.0 if self.parked else time.perf_counter() - self.started
 
 
 def error_codes(answer: Any) -> Iterator[int]:
@@ -109,6 +110,9 @@ class ClientConnection(FrameProtocol):
         self.muting = Muting(self, broker.clock.now)
         self.last_request = time.perf_counter()
         self._busy_since = 0.0
+        self._charged_before = 0.0
+        self.metered: ClientIdentity | None = None
+        """Whose request quota the time of this round is for."""
         self._queued_bytes = 0
         self.deadlines = Deadlines(self)
         self._ends = False
@@ -219,8 +223,7 @@ class ClientConnection(FrameProtocol):
 
     def frame_received(self, frame: memoryview) -> None:
         started = self.last_request = time.perf_counter()
-        if not self._busy_since:
-            self._busy_since = started
+        self.begin_round(started)
         try:
             if self.door is not None and self.door.takes(frame):
                 return
@@ -245,6 +248,12 @@ class ClientConnection(FrameProtocol):
             return
         if len(self.slots) > PIPELINE_MAX:
             self.pause()
+
+    def begin_round(self, now: float) -> None:
+        """Measure, from now to the end of the round, the time for which this connection has the event loop."""
+        if not self._busy_since:
+            self._busy_since = now
+            self._charged_before = self.broker.quotas.charged_seconds
 
     def begin(self, api_key: int, size: int) -> Slot:
         """The place of an answer that is made outside of the handlers."""
@@ -280,8 +289,13 @@ class ClientConnection(FrameProtocol):
     def batch_received(self) -> None:
         self.broker.replicas.flush_ready()
         if self._busy_since:
-            self.stats.handler_seconds += time.perf_counter() - self._busy_since
+            seconds = time.perf_counter() - self._busy_since
+            self.stats.handler_seconds += seconds
             self._busy_since = 0.0
+            if self.metered is not None:
+                quotas = self.broker.quotas
+                quotas.spent(self.metered, seconds - (quotas.charged_seconds - self._charged_before))
+                self.metered = None
 
     @property
     def queued_requests(self) -> int:

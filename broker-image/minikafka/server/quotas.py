@@ -136,6 +136,8 @@ class ClientQuotas:
         self._version = -1
         self._used: dict[tuple[str, str, str], _Used] = {}
         """By quota, and user and client id where they have it for themselves."""
+        self.charged_seconds = 0.0
+        """What has been charged to any client since the start: who charges the rest of a time subtracts what was."""
 
     # -- what clients use -----------------------------------------------------------------------------------------------
 
@@ -171,7 +173,8 @@ class ClientQuotas:
         return None if used is None else int(used.limit * (self._samples - 1) * self._window)
 
     def spent(self, client: QuotaUser, seconds: float) -> None:
-        """Count the time that sending an answer took; nobody waits for it before the next request."""
+        """Count the time that sending an answer took, or else was used; nobody waits for it before the next request."""
+        self.charged_seconds += seconds
         self._recorded(client, REQUEST_PERCENTAGE, seconds * 100)
 
     def requested(self, client: QuotaUser, seconds: float) -> int:
@@ -200,6 +203,7 @@ class ClientQuotas:
 
     def _time(self, client: QuotaUser, seconds: float) -> int:
         """As Kafka, nobody waits for the time that requests took longer than for one sample at once."""
+        self.charged_seconds += seconds
         return min(self._recorded(client, REQUEST_PERCENTAGE, seconds * 100), self._window * 1000)
 
     def _used_by(self, client: QuotaUser, key: str) -> _Used | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from minikafka.config import BrokerConfig
+from minikafka.controller.topics import NewTopic
 from minikafka.metadata.image import ClusterImage
 from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
@@ -20,7 +21,7 @@ from minikafka.protocol.wire import MalformedRequest
 from minikafka.server import throttling
 from minikafka.server.connection import ClientConnection
 from minikafka.server.peer import PeerConnection
-from minikafka.server.quotas import CLIENTS_MAX, ClientIdentity, ClientQuotas
+from minikafka.server.quotas import CLIENTS_MAX, ClientIdentity, ClientQuotas, QuotaUser
 from minikafka.server.request_context import client_of, forwarded_for
 from minikafka.server.throttling import LoopTime, Muting
 from minikafka.telemetry.stats import BrokerStats
@@ -314,10 +315,10 @@ def time_is_over(connection: ClientConnection) -> None:
     connection.muting._due(connection.loop)
 
 
-def produce(size: int, acks: int = -1) -> dict[str, Any]:
+def produce(size: int, acks: int = -1, topic: str = "t") -> dict[str, Any]:
     batch = record_batch([b"x" * size])
-    topic = {"name": "t", "partition_data": [{"index": 0, "records": batch}]}
-    return {"transactional_id": None, "acks": acks, "timeout": 30_000, "topic_data": [topic]}
+    row = {"name": topic, "partition_data": [{"index": 0, "records": batch}]}
+    return {"transactional_id": None, "acks": acks, "timeout": 30_000, "topic_data": [row]}
 
 
 @pytest.mark.slow
@@ -359,6 +360,46 @@ async def test_the_time_of_requests(cluster: Cluster) -> None:
     answer = await client.request(ApiKey.METADATA, 12, {"topics": None, "allow_auto_topic_creation": False})
     assert messages.millis(answer.throttle_time) == 1000
     await waits(client, connection, cluster)
+
+
+@pytest.mark.slow
+async def test_all_the_time_of_a_client_is_charged_and_charged_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answered at once, at the end of its round (acks=all), after another's (a Fetch that waits): what the metric counts."""
+    broker = cluster.brokers[2]
+    await cluster.controller.topics.create(NewTopic("alone", assignment={0: [2]}))
+    await until(lambda: broker.replicas.get("alone", 0) is not None)
+    await set_quota(cluster, "request_percentage", 1000.0, user="ANONYMOUS")
+    reader, writer = [await cluster.connect(broker, "CLIENT") for _ in range(2)]
+    fetched_in = []
+    fetched_at_all = broker.quotas.fetched
+
+    def count_fetched(client: QuotaUser, size: int, seconds: float) -> tuple[int, bool]:
+        fetched_in.append(seconds)
+        return fetched_at_all(client, size, seconds)
+
+    monkeypatch.setattr(broker.quotas, "fetched", count_fetched)
+    part = {"partition": 0, "current_leader_epoch": -1, "partition_max_bytes": 60_000}
+    fetch = {
+        "replica_id": -1,
+        "max_wait": 30_000,
+        "min_bytes": 1,
+        "max_bytes": 60_000,
+        "session_epoch": -1,
+        "rack_id": "",
+    }
+    before = broker.stats.handler_seconds - broker.quotas.charged_seconds
+    for offset in range(6):
+        asked = fetch | {"topics": [{"topic": "alone", "partitions": [part | {"fetch_offset": offset}]}]}
+        fetched = asyncio.ensure_future(reader.request(ApiKey.FETCH, 11, asked))
+        await until(lambda: any(each.waiting_fetch.is_waiting for each in broker.connections._open))
+        await writer.request(ApiKey.PRODUCE, 9, produce(100, acks=-1 if offset % 2 else 1, topic="alone"))
+        assert (await fetched).responses[0].partitions[0].records
+    await until(lambda: broker.stats.handler_seconds - broker.quotas.charged_seconds == pytest.approx(before, abs=1e-9))
+    assert fetched_in == [0.0] * 6, "what a Fetch took before it waited was charged at the end of its round"
+    reader.close()
+    writer.close()
 
 
 @pytest.mark.slow

@@ -116,7 +116,7 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     request = codec.decode_fetch(frame, header.end, version)
     request.max_bytes = min(request.max_bytes, connection.broker.config.fetch_max_bytes)
     if connection.broker.metadata.image.quotas.is_set and request.replica_id < 0:
-        client = ClientIdentity(connection.principal, header.client_id or "")
+        client = connection.metered = ClientIdentity(connection.principal, header.client_id or "")
         allowed = connection.broker.quotas.fetch_bytes_max(client)
         request.max_bytes = request.max_bytes if allowed is None else min(request.max_bytes, allowed)
     request.min_bytes = min(request.min_bytes, request.max_bytes)
@@ -179,7 +179,7 @@ def _answer(
     throttle_ms, client = 0, None
     if connection.broker.metadata.image.quotas.is_set and request.replica_id < 0:
         client = ClientIdentity(connection.principal, header.client_id or "")
-        throttle_ms, goes_out = connection.broker.quotas.fetched(client, total, slot.handled_seconds)
+        throttle_ms, goes_out = connection.broker.quotas.fetched(client, total, slot.uncharged_seconds)
         connection.muting.mute(throttle_ms)
         if not goes_out:
             topics, total = [], 0

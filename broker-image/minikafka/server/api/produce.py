@@ -54,6 +54,8 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     if version > codec.MAX_SUPPORTED:
         raise MalformedRequest(f"Produce v{version} is not supported")
     request = codec.decode_produce(frame, header.end, version)
+    if request.acks and connection.broker.metadata.image.quotas.is_set:
+        connection.metered = ClientIdentity(connection.principal, header.client_id or "")
     attributes = codec.attributes_of_any(request)
     refused = ErrorCode.NONE
     if request.acks not in ACKS:
@@ -78,7 +80,9 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     ahead, large = _walk_small(_batches_to_walk(connection, request), now_ms)
     if large:
         connection.hold_frames("walked")
-        _walk(connection, large, ahead, now_ms).add_done_callback(partial(_walked, connection, append))
+        _walk(connection, large, ahead, now_ms).add_done_callback(
+            partial(_walked, connection, append, connection.metered)
+        )
     else:
         append(ahead)
 
@@ -160,18 +164,21 @@ def _walk(
 def _walked(
     connection: ClientConnection,
     append: Callable[[dict[int, RecordsAhead]], None],
+    client: ClientIdentity | None,
     walk: asyncio.Future[dict[int, RecordsAhead]],
 ) -> None:
     """Append, and go on with the connection. Also of a client that has gone meanwhile: it may have asked for no answer."""
     if walk.cancelled() or connection.broker.connections.ended:
         return
     try:
+        connection.begin_round(time.perf_counter())
+        connection.metered = client
         append(walk.result())
     except Exception as error:  # a mistake of ours, as in `ClientConnection.frame_received`
         connection.broker.context.handler_failed(error)
         connection.close()
     connection.release_frames("walked")
-    connection.broker.replicas.flush_ready()  # a connection that has gone has no end of a round any more
+    connection.batch_received()  # a connection that has gone has no end of a round any more
 
 
 def _answer(
@@ -188,7 +195,7 @@ def _answer(
     throttle_ms, client = 0, None
     if connection.broker.metadata.image.quotas.is_set:
         client = ClientIdentity(connection.principal, header.client_id or "")
-        seconds = slot.handled_seconds if request.acks else None
+        seconds = slot.uncharged_seconds if request.acks else None
         throttle_ms = connection.broker.quotas.produced(client, slot.size, seconds)
         connection.muting.mute(throttle_ms)
     if request.acks == 0:
