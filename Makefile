@@ -29,7 +29,7 @@ quick: venv ## unit tests without a JVM and without the slow ones, a few simulat
 full: venv ## everything: what is rare, slow or a repetition, too, the API server and a kind cluster: hours
 	@tools/system java maven nftables iproute2 chromium
 	@$(RUN) -m minikafka_analytics.commands.archive_classes
-	@tools/parts --all --record tests/bill/full.tsv 'tools/test --full' 'make examples' 'make site' 'make spec' 'make apiserver ARGS=--full' 'make e2e-full'
+	@tools/parts --all --record tests/bill/full.tsv 'tools/test --full' 'make examples' 'make site' 'make apiserver ARGS=--full' 'make spec' -- 'make e2e-full'
 
 examples: venv ## services in Python, Go, Java and Node: each fails its test as it was, and passes mended; ARGS=go for one
 	@tools/system golang java maven nodejs npm
