@@ -30,7 +30,7 @@ full: venv ## everything: what is rare, slow or a repetition, too, the API serve
 	@tools/system java maven nftables iproute2 chromium
 	@$(RUN) -m minikafka_analytics.commands.archive_classes
 	@tools/parts --all --record tests/bill/full.tsv 'tools/test --full' 'make examples' 'make site' 'make apiserver ARGS=--full' \
-	  'make spec ARGS="search replay mistakes --runs 200"' -- 'make e2e-full'
+	  'make spec ARGS="search replay mistakes --runs 200"' 'make e2e-full'
 
 examples: venv ## services in Python, Go, Java and Node: each fails its test as it was, and passes mended; ARGS=go for one
 	@tools/system golang java maven nodejs npm
