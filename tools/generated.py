@@ -36,6 +36,7 @@ from tests.bill import page as bill
 from tools import rules_map
 from tools.dashboards.pages import PAGES
 from tools.supply import licences
+from tools.wrap import wrapped
 
 ROOT = Path(__file__).resolve().parents[1]
 SCENARIOS = Path("chaos/scenarios")
@@ -115,7 +116,8 @@ TABLE: dict[str, Producer] = {
 def made(path: Path, producer: Producer) -> str:
     """Make the text that a file has to hold."""
     if not isinstance(producer, Mapping):
-        return producer()
+        text = producer()
+        return wrapped(text) if path.suffix == ".md" else text
     page = path.read_text(encoding="utf-8")
     for part, make in producer.items():
         page = replaced(page, part, make())

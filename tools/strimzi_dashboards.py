@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tools.wrap import wrapped
+
 PAGE = Path(__file__).parents[1] / "docs/reference/strimzi-dashboards.md"
 DASHBOARDS = ("strimzi-kafka", "strimzi-kafka-exporter", "strimzi-kraft", "strimzi-operators")
 HAS_DATA = "has data"
@@ -149,7 +151,7 @@ def main() -> None:
             return bool(json.load(answer)["data"]["result"])
 
     found = rows(options.dashboards, has_data, variables(options.namespace, options.cluster))
-    PAGE.write_text(page_of(found), encoding="utf-8")
+    PAGE.write_text(wrapped(page_of(found)), encoding="utf-8")
     for name in DASHBOARDS:
         mine = [row for row in found if row.dashboard == name]
         print(f"{name}: {sum(row.outcome == HAS_DATA for row in mine)} of {len(mine)} have data")

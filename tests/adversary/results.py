@@ -13,6 +13,7 @@ from tests.adversary.bugs import BUGS
 from tests.adversary.planting import ROOT
 from tests.adversary.suites import FIRST_SEED, JUDGES, SIMULATION, SUITES, UNIT, WIRE, tries
 from tests.adversary.unseen import UNSEEN
+from tools.wrap import wrapped
 
 RESULTS = ROOT / "tests/adversary/results.json"
 PAGE = ROOT / "docs/internals/adversary.md"
@@ -61,7 +62,7 @@ def current_page() -> str:
 
 
 def write_page() -> None:
-    PAGE.write_text(current_page(), encoding="utf-8")
+    PAGE.write_text(wrapped(current_page()), encoding="utf-8")
 
 
 def is_of_the_audit(name: str) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.bill import page
+from tools.wrap import wrapped
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = page.by_file(map(json.loads, measured.read_text().splitlines()))
         bill = page.load()
         page.save({**bill, **{file: {**bill.get(file, {}), **forms} for file, forms in found.items()}})
-    page.PAGE.write_text(page.page(page.load()), encoding="utf-8")
+    page.PAGE.write_text(wrapped(page.page(page.load())), encoding="utf-8")
     return code
 
 

@@ -104,7 +104,8 @@ def page(bill: Bill) -> str:
     lines += [
         "",
         "Each form has what stands above it. `make full` also repeats some tests, measures the core's branch coverage, runs",
-        "2,000 schedules of the simulator, and the tests on a Kubernetes API server and on a kind cluster.",
+        "2,000 schedules of the simulator, and the tests on a Kubernetes API server and on a kind cluster,",
+        "which have no row below, for nearly all that they cost is Kubernetes'.",
         "",
         "In no form: `make compare` asks Apache Kafka and MiniKafka every API with odd input, and ends with 1 at a",
         "difference that `tests/interop/declared_differences.py` does not have (a quarter of an hour).",

@@ -12,7 +12,6 @@ from minikafka_simulator.checks.invariants import INVARIANTS
 from tests.forms import for_each
 from tests.printed import Written, steps
 from tests.unit.verdict_cases import CASES
-from tools.generated import TABLE
 from tools.wrap import wrapped
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +40,6 @@ PATH = re.compile(rf"`((?:{'|'.join(map(re.escape, sorted(TOP)))})/[\w./-]*)`")
 ALL_PAGES = tracked("*.md")
 PAGES = [page for page in ALL_PAGES if page != "CHANGELOG.md" and not page.startswith("docs/decisions/")]
 """What tells how things are; the others tell how they were."""
-MADE = {page for page, producer in TABLE.items() if callable(producer)} | {"docs/reference/strimzi-dashboards.md"}
 MENTION = re.compile(r"(?<![\w/.-])(?:minikafka/blob/main/)?(docs/(?:[a-z]|STATUS)[\w./-]*)")
 """A page or a folder of them as code, charts and other pages name it."""
 
@@ -120,7 +118,7 @@ def test_every_mention_of_a_page_is_of_one_that_is_there() -> None:
     assert not missing
 
 
-@for_each(page for page in ALL_PAGES if page not in MADE)
+@for_each(ALL_PAGES)
 def test_prose_is_wrapped(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert wrapped(text) == text, f"python -m tools.wrap {page}"
