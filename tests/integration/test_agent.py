@@ -105,7 +105,11 @@ class Pod:
         """One verb, in this process: exit code and answer."""
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            code = main([str(argument) for argument in ("agent", *arguments, *self.options)])
+            try:
+                code = main([str(argument) for argument in ("agent", *arguments, *self.options)])
+            except SystemExit as end:  # of what the parser refuses
+                assert isinstance(end.code, int)
+                code = end.code
         return code, answer(out.getvalue())
 
     def ask(self, *arguments: object) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.ports import HOST
+from minikafka_chaos.controller.status import ExperimentStatus
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
 from minikafka_kube.telemetry import Looking
 from minikafka_operator.telemetry import OperatorTelemetry
@@ -99,13 +100,9 @@ def experiment_at_work() -> ControllerTelemetry:
     """What a chaos controller tells of an experiment with a fault that is there."""
     told = ControllerTelemetry()
     told.lead(True)
-    fault = {"verb": "kill", "target": f"{CLUSTER}-broker-1", "broker": 1, "state": "Active", "id": "1"}
-    told.export_experiment(
-        {
-            "metadata": {"namespace": NAMESPACE, "name": "leader-killed"},
-            "status": {"phase": "Running", "faultsMade": 1, "lost": 0, "faults": [fault]},
-        }
-    )
+    fault = {"verb": "kill", "target": f"{CLUSTER}-broker-1", "broker": 1, "state": "Injected", "id": "1", "step": "kill"}
+    status = {"phase": "Running", "faultsMade": 1, "lost": 0, "faults": [fault]}
+    told.export_experiment(NAMESPACE, "leader-killed", ExperimentStatus.of({"status": status}))
     return told
 
 
