@@ -57,6 +57,11 @@ def test_tests_that_never_begin_have_failed(monkeypatch: pytest.MonkeyPatch) -> 
     assert package.run_all(["TestA", "TestB"]) == {"TestA": "failed", "TestB": "failed"}
 
 
+def test_a_subtest_alone_can_be_left_out() -> None:
+    assert go_tests.skipping(["TestA", "TestB/some_words"]) == ("-test.skip", "^TestA$|^TestB$/^some_words$")
+    assert go_tests.skipping([]) == ()
+
+
 def test_a_new_failure_and_a_declared_one_that_passes_are_told() -> None:
     declared = [Declared("no transactions", {SUITE.name: ("TestOld", "TestKnown")})]
     result = results.summed({"TestNew": "failed", "TestNew/a": "failed", "TestKnown": "failed", "TestOld": "passed"})
