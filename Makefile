@@ -5,7 +5,7 @@ RUN := .venv/bin/python
 .DEFAULT_GOAL := help
 
 .PHONY: help demo venv test quick full bill adversary apiserver e2e e2e-full e2e-nodes kind kind-down check bench bench-judging bench-spark simulated judged-runs judges format docs
-.PHONY: lock sbom audit clean scenarios compare examples spec site fuzz crashes
+.PHONY: lock sbom audit clean scenarios compare examples spec site fuzz crashes suites
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -76,6 +76,10 @@ check: venv ## format, lint, types, import contracts, generated files
 compare: venv ## ask Apache Kafka and MiniKafka every API with odd input: a quarter of an hour; ARGS='--only Fetch' for some
 	@tools/system java maven
 	@$(RUN) -m tests.interop.compare_answers $(ARGS)
+
+suites: venv ## other people's test suites against brokers; needs a network the first time; ARGS=kafka-go for one
+	@tools/system golang iproute2
+	@$(RUN) -m tests.suites $(ARGS)
 
 fuzz: venv ## search for inputs that break a reader of others' bytes: half an hour; ARGS='--seconds 60 --target requests'
 	@tools/venv fuzz

@@ -33,6 +33,7 @@ from pydantic import BaseModel
 
 from tests.adversary import results as planted_bugs
 from tests.bill import page as bill
+from tests.suites import results as suites
 from tools import rules_map
 from tools.dashboards.pages import PAGES
 from tools.supply import licences
@@ -99,6 +100,7 @@ TABLE: dict[str, Producer] = {
     "docs/reference/scenarios.md": lambda: scenarios_page(ROOT / SCENARIOS, variants.NAMES),
     "docs/internals/simulation.md": {"simulator bugs": bug_table, "invariants": invariant_table},
     "docs/internals/tests.md": lambda: bill.page(bill.load()),
+    "docs/reference/suites.md": suites.current_page,
     "docs/reference/testing.md": {"verbs": verb_table},
     "docs/reference/verdicts.md": {"anomalies": anomaly_tables},
     **{
