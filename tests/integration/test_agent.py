@@ -108,8 +108,7 @@ class Pod:
             try:
                 code = main([str(argument) for argument in ("agent", *arguments, *self.options)])
             except SystemExit as end:  # of what the parser refuses
-                assert isinstance(end.code, int)
-                code = end.code
+                code = int(end.code or 0)
         return code, answer(out.getvalue())
 
     def ask(self, *arguments: object) -> dict[str, Any]:

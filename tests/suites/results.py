@@ -27,8 +27,8 @@ Measured by `make suites`, made from its record by `make docs`; do not edit.
 Each suite is fetched in the version of the table from where its project publishes it, and its tests
 are run as they are. A test that fails is run once more, and counts as passed when it then passes.
 A subtest counts as a test. A suite itself skips what brokers do not offer (share groups, the group
-protocol of KIP-848), and what needs containers or tokens that nobody has signed. What fails and is not declared (`tests/suites/declared.py`), or is
-declared and passes, ends the command with 1.
+protocol of KIP-848), and what needs containers or tokens that nobody has signed. What fails and is
+not declared (`tests/suites/declared.py`), or is declared and passes, ends the command with 1.
 
 | suite | version | brokers | listeners | tests | passed | failed | skipped | not run |
 |---|---|---|---|---|---|---|---|---|"""

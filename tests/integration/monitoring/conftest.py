@@ -100,7 +100,14 @@ def experiment_at_work() -> ControllerTelemetry:
     """What a chaos controller tells of an experiment with a fault that is there."""
     told = ControllerTelemetry()
     told.lead(True)
-    fault = {"verb": "kill", "target": f"{CLUSTER}-broker-1", "broker": 1, "state": "Injected", "id": "1", "step": "kill"}
+    fault = {
+        "verb": "kill",
+        "target": f"{CLUSTER}-broker-1",
+        "broker": 1,
+        "state": "Injected",
+        "id": "1",
+        "step": "kill",
+    }
     status = {"phase": "Running", "faultsMade": 1, "lost": 0, "faults": [fault]}
     told.export_experiment(NAMESPACE, "leader-killed", ExperimentStatus.of({"status": status}))
     return told
