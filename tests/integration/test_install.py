@@ -56,8 +56,8 @@ APART = {
     "chaos": ["minikafka_chaos.grounds.kubernetes", "minikafka_chaos.controller", "minikafka_chaos.watch.terminal"]
 }
 """What needs more extras, and names them: modules whose names begin so."""
-OF_OTHERS = ("minikafka.testing.", "minikafka.reliability.aiokafka_")
-"""What the extras `testing` and `reliability` are for: in no package of another extra."""
+OF_OTHERS = ("minikafka.testing.", "minikafka.reliability.aiokafka_", "minikafka.security.access_tokens")
+"""What the extras `testing`, `reliability` and `oauth` are for: in no package of another extra."""
 TIMEOUT = 600
 PIP = ("--quiet", "--disable-pip-version-check", "--no-input", "--root-user-action", "ignore")
 
