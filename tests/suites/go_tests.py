@@ -107,7 +107,12 @@ class _Package(NamedTuple):
     def names(self) -> list[str]:
         """List the tests; examples have no broker that they could speak to, and benchmarks are none."""
         done = subprocess.run(
-            [self.binary, "-test.list", "^Test"], cwd=self.folder, capture_output=True, text=True, check=True
+            [self.binary, "-test.list", "^Test"],
+            cwd=self.folder,
+            env=os.environ | self.environment,  # a suite's own set-up comes before it lists anything
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
         )
         return [line for line in done.stdout.splitlines() if line.startswith("Test")]
 
