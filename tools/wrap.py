@@ -17,7 +17,9 @@ FENCE = re.compile(r"\s*```|<!-- (begin|end) ")
 APART = re.compile(r"\s*(\||#|<|>|!\[|$)")
 """What is no line of a paragraph: a row of a table, a heading, HTML, a quote, a picture, an empty line."""
 ITEM = re.compile(r"\s*([-*]|\d+\.) +")
-CODE_SPAN = re.compile(r"`[^`]{1,60}`")
+CODE_SPAN = re.compile(r"`[^`]+`")
+KEPT_WHOLE = 62
+"""Characters of the longest code span that is not broken."""
 STARTS_A_BLOCK = re.compile(r" (?=([-+*]|#+|>|\||\d+[.)])( |$))")
 """Space before a word that would be the sign of a list, a heading, a quote or a table at the start of a line."""
 GLUE = "\0"
@@ -59,7 +61,7 @@ def _wrap(paragraph: list[str]) -> list[str]:
     item = ITEM.match(paragraph[0])
     first = item[0] if item else re.match(" *", paragraph[0])[0]  # type: ignore[index]
     text = " ".join(line.strip() for line in paragraph).removeprefix(first.strip()).strip()
-    text = CODE_SPAN.sub(lambda span: span[0].replace(" ", GLUE), text)
+    text = CODE_SPAN.sub(lambda span: span[0].replace(" ", GLUE) if len(span[0]) <= KEPT_WHOLE else span[0], text)
     text = STARTS_A_BLOCK.sub(GLUE, text)
     lines = textwrap.wrap(
         text,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,6 @@ from tests.suites.declared import DECLARED, Declared
 from tests.suites.go_tests import Outcomes, top
 
 RECORD = Path(__file__).with_name("results.json")
-COLUMNS = 100
 Result = Mapping[str, Any]
 """Of one suite: ``passed`` and ``skipped`` are numbers of tests, ``failed`` is the number of those by test without subtests."""
 INTRODUCTION = """\
@@ -84,14 +82,10 @@ def page(
             lines.append("| " + " | ".join(f"{cell:,}" if isinstance(cell, int) else cell for cell in cells) + " |")
     lines += ["", "## Why tests fail", "", "Tests by name, without their subtests.", ""]
     for reason in declared:
-        lines += _bullet(f"- {reason.why}:", "  ")
+        lines.append(f"- {reason.why}:")
         for name, tests in reason.tests.items():
-            lines += _bullet(f"  - {name}: {', '.join(f'`{test}`' for test in tests)}", "    ")
+            lines.append(f"  - {name}: {', '.join(f'`{test}`' for test in tests)}")
     return "\n".join(lines) + "\n"
-
-
-def _bullet(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(text, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def current_page() -> str:

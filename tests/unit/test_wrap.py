@@ -41,3 +41,8 @@ FIRST, SECOND = ("word " * 20).rstrip(), "word word word word end"
 def test_wrapped(page: str, expected: str) -> None:
     assert wrapped(page) == expected
     assert wrapped(expected) == expected
+
+
+def test_a_code_span_that_is_too_long_does_not_join_those_around_it() -> None:
+    names = [f"`test_{letter * 70}`" for letter in "abc"]
+    assert wrapped(", ".join(names)) == ",\n".join(names)
