@@ -194,6 +194,10 @@ class ClientConnection(FrameProtocol):
             not self.broker.authorization.enabled or self.broker.authorization.is_broker(self)
         )
 
+    def client(self, header: RequestHeader) -> ClientIdentity:
+        """Return whose quotas a request counts for."""
+        return ClientIdentity(self.principal, header.client_id or "")
+
     def handshake_failed(self, error: ssl.SSLError) -> None:
         self.refused(f"TLS: {tls_reason(error)}")
 

@@ -21,7 +21,6 @@ from minikafka.protocol.wire import MalformedRequest, RequestHeader
 from minikafka.replication.purgatory import DelayedFetch, FetchDone, FetchTopics
 from minikafka.security.acls import Operation, ResourceType
 from minikafka.server.api.spec import NO_DIRECTORY_IDS, NO_TRANSACTIONS, ApiSpec
-from minikafka.server.quotas import ClientIdentity
 
 if TYPE_CHECKING:
     from minikafka.server.connection import ClientConnection, Slot
@@ -116,7 +115,7 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     request = codec.decode_fetch(frame, header.end, version)
     request.max_bytes = min(request.max_bytes, connection.broker.config.fetch_max_bytes)
     if connection.broker.metadata.image.quotas.is_set and request.replica_id < 0:
-        client = connection.metered = ClientIdentity(connection.principal, header.client_id or "")
+        client = connection.metered = connection.client(header)
         allowed = connection.broker.quotas.fetch_bytes_max(client)
         request.max_bytes = request.max_bytes if allowed is None else min(request.max_bytes, allowed)
     request.min_bytes = min(request.min_bytes, request.max_bytes)
@@ -178,7 +177,7 @@ def _answer(
         topics = [*topics, *denied]
     throttle_ms, client = 0, None
     if connection.broker.metadata.image.quotas.is_set and request.replica_id < 0:
-        client = ClientIdentity(connection.principal, header.client_id or "")
+        client = connection.client(header)
         throttle_ms, goes_out = connection.broker.quotas.fetched(client, total, slot.uncharged_seconds)
         connection.muting.mute(throttle_ms)
         if not goes_out:

@@ -55,7 +55,7 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
         raise MalformedRequest(f"Produce v{version} is not supported")
     request = codec.decode_produce(frame, header.end, version)
     if request.acks and connection.broker.metadata.image.quotas.is_set:
-        connection.metered = ClientIdentity(connection.principal, header.client_id or "")
+        connection.metered = connection.client(header)
     attributes = codec.attributes_of_any(request)
     refused = ErrorCode.NONE
     if request.acks not in ACKS:
@@ -194,7 +194,7 @@ def _answer(
                 stats.topics[name].failed_produce += 1
     throttle_ms, client = 0, None
     if connection.broker.metadata.image.quotas.is_set:
-        client = ClientIdentity(connection.principal, header.client_id or "")
+        client = connection.client(header)
         seconds = slot.uncharged_seconds if request.acks else None
         throttle_ms = connection.broker.quotas.produced(client, slot.size, seconds)
         connection.muting.mute(throttle_ms)
