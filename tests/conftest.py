@@ -118,6 +118,28 @@ def _commands_can_be_interrupted() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+class FailuresAtOnce:
+    """Print each failure in a line while the other tests go on: `make full` takes two hours, and pytest names them at its end."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)  # of text that a plugin gives there is none
+            said = str(crash.message if crash else report.longrepr).splitlines() or [""]
+            self._terminal.ensure_newline()
+            self._terminal.write_line(f"failed: {report.nodeid} ({report.when}): {said[0]}", red=True)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Also without `-v`; a process of pytest-xdist has no terminal."""
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    if isinstance(terminal, pytest.TerminalReporter):
+        session.config.pluginmanager.register(FailuresAtOnce(terminal))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what tests have to tell beside passing (``record_property("told", ...)``), and what was left out, and why."""
     for line in _said(terminalreporter.getreports("passed")):
