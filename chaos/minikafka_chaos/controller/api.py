@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from minikafka_kube.api.part import Part, rule, rules
 from pydantic import ConfigDict, Field
 
-from minikafka_chaos.controller.schedule_status import ScheduleStatus
+from minikafka_chaos.controller.schedules.status import ScheduleStatus
 from minikafka_chaos.controller.status import ExperimentStatus
 from minikafka_chaos.scenario.scenario import ScenarioSpec
 

@@ -23,7 +23,7 @@ from minikafka_chaos.controller.jobs import SPREADS, JobSettings, ReportSettings
 from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGER, SCHEDULE
 from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER, BadEntry, checked
 from minikafka_chaos.controller.reconciler import Agents, ExperimentReconciler
-from minikafka_chaos.controller.schedule_reconciler import ScheduleReconciler
+from minikafka_chaos.controller.schedules.reconciler import ScheduleReconciler
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
 
 

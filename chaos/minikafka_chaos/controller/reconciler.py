@@ -23,10 +23,8 @@ from minikafka_kube.observed import ObservedCluster, Pod
 from minikafka_chaos.controller import reports, topics
 from minikafka_chaos.controller.admission import Surroundings, admit, cluster_name
 from minikafka_chaos.controller.agents import CommandResult
-from minikafka_chaos.controller.creation import WAIT_SECONDS, not_now, refused
 from minikafka_chaos.controller.credentials import mounted
 from minikafka_chaos.controller.experiments import decide
-from minikafka_chaos.controller.healing import settled
 from minikafka_chaos.controller.job_state import belongs, runners_of
 from minikafka_chaos.controller.jobs import JobSettings, job, own_cluster, runs_claim
 from minikafka_chaos.controller.kinds import (
@@ -41,6 +39,8 @@ from minikafka_chaos.controller.kinds import (
     user_name,
 )
 from minikafka_chaos.controller.network import NetworkAgentPods, has_links, wants_links
+from minikafka_chaos.controller.phases.creation import WAIT_SECONDS, not_now, refused
+from minikafka_chaos.controller.phases.healing import settled
 from minikafka_chaos.controller.status import ExperimentStatus, Phase
 from minikafka_chaos.controller.steps import (
     CreateCluster,

@@ -15,7 +15,6 @@ from typing import Any, Final
 from minikafka_kube.conditions import Judgement
 from minikafka_kube.instants import instant
 
-from minikafka_chaos.controller.creation import START_SECONDS
 from minikafka_chaos.controller.job_state import ends, finished, why_not_begun
 from minikafka_chaos.controller.jobs import (
     RUNS_PATH,
@@ -29,6 +28,7 @@ from minikafka_chaos.controller.jobs import (
     runs_claim,
 )
 from minikafka_chaos.controller.kinds import COMPONENT_LABEL, REPORT_COMPONENT, Object, report_job_name
+from minikafka_chaos.controller.phases.creation import START_SECONDS
 from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason
 from minikafka_chaos.controller.status import ExperimentStatus, Phase, ReportStatus
 from minikafka_chaos.controller.steps import ObservedExperiment

@@ -15,7 +15,7 @@ from minikafka.config.properties import expand_environment, parse_properties
 from minikafka.config.topic import parse_topic_overrides
 from minikafka.kubernetes import topics
 from minikafka_chaos.controller.admission import cluster_name, scenario_of
-from minikafka_chaos.controller.schedules import BadSchedule, spec_of
+from minikafka_chaos.controller.schedules.times import BadSchedule, spec_of
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.matrix.document import parse_matrix
 from minikafka_chaos.scenario.scenario import Scenario, parse_scenario

@@ -18,8 +18,8 @@ from minikafka_kube.observed import deleting
 from minikafka_chaos.controller.api import ScheduleSpec
 from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGED_BY_LABEL, MANAGER, SCHEDULE, SCHEDULE_LABEL, Object
 from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
-from minikafka_chaos.controller.schedule_status import ScheduleStatus, missed_words
-from minikafka_chaos.controller.schedule_times import BadSchedule, spec_of, times
+from minikafka_chaos.controller.schedules.status import ScheduleStatus, missed_words
+from minikafka_chaos.controller.schedules.times import BadSchedule, spec_of, times
 from minikafka_chaos.controller.status import ExperimentStatus, Phase
 from minikafka_chaos.controller.steps import Remove, Wait
 

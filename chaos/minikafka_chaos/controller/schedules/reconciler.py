@@ -15,8 +15,15 @@ from minikafka_kube.loops import ReconcileResult
 from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE, SCHEDULE_LABEL, Object
 from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import REFUSALS, STALE_RETRY_SECONDS, Events, words_of
-from minikafka_chaos.controller.schedule_status import ScheduleStatus
-from minikafka_chaos.controller.schedules import Make, ObservedSchedule, Step, WriteScheduleStatus, decide, not_made
+from minikafka_chaos.controller.schedules.decisions import (
+    Make,
+    ObservedSchedule,
+    Step,
+    WriteScheduleStatus,
+    decide,
+    not_made,
+)
+from minikafka_chaos.controller.schedules.status import ScheduleStatus
 from minikafka_chaos.controller.steps import Remove, Wait
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
 

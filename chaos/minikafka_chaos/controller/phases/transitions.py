@@ -29,8 +29,9 @@ from minikafka_kube.events import Emit
 from minikafka_kube.kinds import CLUSTER, USER, Object
 from minikafka_kube.names import Names
 
-from minikafka_chaos.controller import record, returning
+from minikafka_chaos.controller import record
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, asks
+from minikafka_chaos.controller.phases import returning
 from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason
 from minikafka_chaos.controller.status import Ending, ExperimentStatus, FaultState, Phase
 from minikafka_chaos.controller.steps import ObservedExperiment, Remove, Step, WriteLease, WriteStatus

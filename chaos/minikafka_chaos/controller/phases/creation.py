@@ -15,7 +15,8 @@ from minikafka_kube.conditions import Judgement
 from minikafka_kube.events import Emit
 from minikafka_kube.instants import instant
 
-from minikafka_chaos.controller import healing
+from minikafka_chaos.controller.phases import healing
+from minikafka_chaos.controller.phases.transitions import end, happens_to, refuse, with_conditions
 from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
 from minikafka_chaos.controller.status import Phase
 from minikafka_chaos.controller.steps import (
@@ -29,7 +30,6 @@ from minikafka_chaos.controller.steps import (
     WriteLease,
     WriteStatus,
 )
-from minikafka_chaos.controller.transitions import end, happens_to, refuse, with_conditions
 
 WAIT_SECONDS: Final = 5.0
 """While an experiment waits for something that may tell nobody when it comes."""

@@ -1,0 +1,1 @@
+"""Experiments that are made at times: `ChaosSchedule`, its times, its status, and what is due."""
