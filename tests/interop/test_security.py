@@ -33,6 +33,7 @@ ALICE, HERS = "alice=,ä", "p,w=ö"
 BOB = "bob"
 """Who has the same password. kafka-python does not escape what RFC 5802 wants escaped in a user's name."""
 SECONDS_MAX = 60.0
+TOKEN_SECONDS = 20
 WAYS = ("TLS", "MUTUAL", "PLAINSASL PLAIN", "PLAINSASL SCRAM-SHA-256", "SECURE SCRAM-SHA-512", "SECURE PLAIN")
 """Listener, and mechanism where it has SASL."""
 FEW = ("MUTUAL", *in_full(way for way in WAYS if way not in ("MUTUAL", "SECURE SCRAM-SHA-512")), "SECURE SCRAM-SHA-512")
@@ -245,23 +246,22 @@ def test_librdkafka_with_another_token(secured: Secured) -> None:
 
 @pytest.mark.full
 def test_librdkafka_shows_new_tokens(secured: Secured, topic: str) -> None:
-    """KIP-368: before a token ends. It asks for one when a fifth is left, which must not be the second in which no broker takes
-    another login."""
+    """KIP-368: before a token ends. It asks for one when a fifth is left, which must be more than the second in which no broker
+    takes another login, also on a machine that is late: so the token of this test lasts for twenty seconds, not for ten."""
     made: list[float] = []
     errors: list[str] = []
 
     def token(_: str) -> tuple[str, float]:
         made.append(time.time())
-        return ISSUED.token(lasts=10), time.time() + 10
+        return ISSUED.token(lasts=TOKEN_SECONDS), made[-1] + TOKEN_SECONDS
 
     settings = with_tokens(secured, str, 0) | {"oauth_cb": token, "error_cb": lambda error: errors.append(error.str())}
     producer = Producer(settings)
-    deadline = time.monotonic() + SECONDS_MAX
-    while len(made) < 3 and time.monotonic() < deadline:
+    while not made or time.time() < made[0] + TOKEN_SECONDS + 1:
         producer.produce(topic, b"one")
         assert producer.flush(SECONDS_MAX) == 0
         producer.poll(0.2)
-    assert (len(made), errors) == (3, [])
+    assert (len(made), errors) == (2, [])
 
 
 class Tokens(AbstractTokenProvider):
