@@ -115,10 +115,12 @@ class ReliableConsumer:
     # -- in the thread that polls --------------------------------------------------------------------------------------
 
     def _take(self) -> None:
-        message = self._consumer.poll(POLL_SECONDS)
+        seconds = POLL_SECONDS
         for _ in range(TAKEN_MAX):
+            message = self._consumer.poll(seconds)
             if message is None:
                 return
+            seconds = 0.0
             error = message.error()
             if error is None:
                 with self._changed:
@@ -128,7 +130,6 @@ class ReliableConsumer:
                 raise KafkaException(error)
             elif error.code() != KafkaError._PARTITION_EOF:
                 log.warning("%s: %s", self._group, error.str())
-            message = self._consumer.poll(0)
 
     def _adjust_fetching(self) -> None:
         with self._changed:

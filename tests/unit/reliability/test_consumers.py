@@ -14,7 +14,14 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 from minikafka.protocol.types import TopicPartition
-from minikafka.reliability import AsyncReliableConsumer, ConsumedRecord, DeadLetterNotWritten, ReliableConsumer
+from minikafka.reliability import (
+    AsyncReliableConsumer,
+    ConsumedRecord,
+    DeadLetterNotWritten,
+    ReliableConsumer,
+    aiokafka_consumer,
+    confluent_consumer,
+)
 from minikafka.reliability.client_settings import connection
 from minikafka.reliability.confluent_reading import PartitionReader
 from minikafka.reliability.dead_letters import DeadLetter
@@ -95,6 +102,19 @@ def test_no_death_between_two_steps_loses_a_record_or_doubles_a_dead_letter(
         assert (letter.group, letter.attempts) == (group, 2)
         assert letter.error == "ValueError: cannot do poison-1"
     assert dict(cluster.groups()[group].offsets) == goal.ends
+
+
+@pytest.mark.parametrize("live", LIVES, ids=lambda life: life.__name__)
+def test_more_records_than_are_taken_at_once(cluster: MiniKafkaCluster, live: Life) -> None:
+    """They come in one fetch. ReliableConsumer once polled for the one behind the last that it takes at once, and dropped it."""
+    topic, service = cluster.create_topic(replication_factor=1), Service()
+    ends = {TopicPartition(topic, 0): 2 * max(confluent_consumer.TAKEN_MAX, aiokafka_consumer.TAKEN_MAX) + 1}
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    for offset in range(ends[TopicPartition(topic, 0)]):
+        producer.produce(topic, f"fine-{offset}", partition=0)
+    assert producer.flush(60) == 0
+    live(cluster.bootstrap, f"group-of-{topic}", [topic], service.handle, lives.Goal(ends))
+    assert service.done == [(0, offset) for offset in range(ends[TopicPartition(topic, 0)])]
 
 
 @pytest.mark.slow
