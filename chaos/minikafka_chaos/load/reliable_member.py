@@ -58,6 +58,8 @@ class ReliableMember(ReliableConsumer):
         """The record of each partition that was told last: a further attempt is no further read."""
         self._polls = 0
         self._early: dict[TopicPartition, int] = {}
+        self._furthest: dict[TopicPartition, int] = {}
+        """What was committed too early: what is done is behind that, and a commit of it would take the group back."""
         self._committed_early = threading.Event()
 
     def leave(self) -> None:
@@ -96,6 +98,7 @@ class ReliableMember(ReliableConsumer):
         super()._take()
         if early := self._early:
             self._early = {}
+            self._furthest |= early
             with suppress(KafkaException):  # told by its line; who commits too early does not wait for it either
                 self._send_commit(early)
             self._committed_early.set()
@@ -106,6 +109,7 @@ class ReliableMember(ReliableConsumer):
 
     def _send_commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         error: str | None = None
+        offsets = {tp: max(offset, self._furthest.get(tp, 0)) for tp, offset in offsets.items()}
         try:
             super()._send_commit(offsets)
         except KafkaException as refused:
@@ -118,6 +122,7 @@ class ReliableMember(ReliableConsumer):
     def _on_assign(self, consumer: Any, places: list[confluent_kafka.TopicPartition]) -> None:
         found = self._places.find(places)
         self._polled.clear()
+        self._furthest.clear()
         for place in found:
             write_line("assign", place.partition, place.offset)
         super()._on_assign(consumer, found)
