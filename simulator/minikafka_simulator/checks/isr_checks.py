@@ -91,8 +91,8 @@ class IsrChecks:
             m
             for m in (*old.isr, *old.elr)
             if m in new.replicas
-            and image.brokers[m].epoch
-            == self._incarnations.get(m, -1)  # else it was restarted: it may have lost records
+            and (broker := image.brokers.get(m)) is not None  # else it was unregistered: it will not come back
+            and broker.epoch == self._incarnations.get(m, -1)  # else it was restarted: it may have lost records
             and (m in active or not allowed)
         ]
         if whole:
