@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
-from subprocess import TimeoutExpired
+from subprocess import Popen, TimeoutExpired
+from traceback import walk_tb
 
 from minikafka_analytics.spark.java import Java
 
@@ -137,11 +138,15 @@ def how_it_ended() -> str | None:
         )  # it is gone some time after its connections
     except TimeoutExpired:
         code = None
-    if code is None:
-        return "it does not answer"
-    if code == -signal.SIGKILL:
+    return "it does not answer" if code is None else _ending(code)
+
+
+def _ending(code: int) -> str:
+    """Name what ended a process. A shell, and a JVM that is asked to end, tell of a signal by 128 and its number."""
+    by = -code if code < 0 else code - 128
+    if by == signal.SIGKILL:
         return "killed by SIGKILL, as the kernel does where memory is short"
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    return f"killed by {signal.Signals(by).name}" if by in list(signal.Signals) else f"exit code {code}"
 
 
 def end() -> None:
@@ -176,10 +181,17 @@ def _last_words(said: Path, error: Exception) -> str:
         return f"the disk is full: free some space in {said.parent}, where Spark keeps what is temporary (TMPDIR moves that)"
     why = next((after for line, after in pairwise(lines) if line == NO_JVM), None)
     errors = [line for line in lines if line.lower().startswith(("error", "exception", "caused by", "fatal"))]
-    ended = how_it_ended() if not (why or errors) else None
+    ended = (how_it_ended() or _how_it_ended_at_once(error)) if not (why or errors) else None
     if ended is not None:
         return f"its JVM ended: {ended}"
     return why or (errors or [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__])[0]
+
+
+def _how_it_ended_at_once(error: Exception) -> str | None:
+    """Return how a JVM has ended that PySpark has no gateway to yet: only the failed call knows its process."""
+    processes = (frame.f_locals.get("proc") for frame, _ in walk_tb(error.__traceback__))
+    codes = (process.returncode for process in processes if isinstance(process, Popen))
+    return next((_ending(code) for code in codes if code is not None), None)
 
 
 def _text(said: Path) -> str:

@@ -77,6 +77,7 @@ ENDS = {
     "killed by SIGKILL": Process(-signal.SIGKILL),
     "as the kernel does where memory is short": Process(-signal.SIGKILL, lingers=True),
     "killed by SIGSEGV": Process(-signal.SIGSEGV),
+    "killed by SIGTERM": Process(128 + signal.SIGTERM),
     "exit code 3": Process(3),
     "it does not answer": Process(None),
 }
@@ -144,6 +145,23 @@ def test_one_that_is_killed_while_spark_starts(monkeypatch: pytest.MonkeyPatch, 
     told = pytest.raises(jvm.SparkDidNotStart, match="its JVM ended: killed by SIGKILL")
     with told, jvm.starting(Java(Path("/opt/java"), 17), tmp_path / "said"):
         raise Py4JError("An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", ["kill -9 $$", "exit 137"])
+def test_one_that_is_killed_before_it_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ends: str) -> None:
+    """By the kernel in a small container, say. The second is what Spark's script ends with whose first JVM was killed."""
+    (tmp_path / "bin").mkdir()
+    submit = tmp_path / "bin/spark-submit"
+    submit.write_text(f"#!/bin/sh\n{ends}\n")
+    submit.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    said = tmp_path / "said"
+    with (
+        pytest.raises(jvm.SparkDidNotStart, match="its JVM ended: killed by SIGKILL, as the kernel"),
+        jvm.starting(Java(Path("/opt/java"), 17), said),
+    ):
+        jvm.launch({"spark.master": "local[1]"}, said)
 
 
 @pytest.mark.full
