@@ -31,11 +31,11 @@ REASONS = (
     ),
     (r'kind="(KafkaConnect|KafkaMirrorMaker2|KafkaBridge|KafkaConnector|KafkaRebalance)"', "no such resource here"),
     (r'kind="KafkaNodePool"', "no node pools: a cluster has one set of brokers"),
-    (r'kind="KafkaUser"', "no users: authentication is not there"),
+    (r'kind="KafkaUser"', "no metric counts users"),
     (r'kind="KafkaTopic"', "counted by the controller: kafka_controller_kafkacontroller_globaltopiccount"),
     (r"locked_total", "nothing is locked: one worker for each cluster"),
     (r"periodical_total", "periodical looks are not told from others"),
-    (r"certificate", "the operator makes no certificates"),
+    (r"certificate", "no metric says when a certificate ends"),
 )
 """Why an expression without data has none. One that no reason fits is a gap."""
 
