@@ -107,7 +107,7 @@ class ReplicaStatus(NamedTuple):
 FOLLOWER, LEADER = 1, 2
 """Values of `minikafka_replica_role`."""
 
-_FIELDS = {
+METRICS_OF_A_REPLICA = {
     "minikafka_replica_role": "role",
     "minikafka_leader_epoch": "leader_epoch",
     "minikafka_log_end_offset": "log_end_offset",
@@ -123,14 +123,14 @@ def replica_status(samples: Iterable[Sample], topic_partition: TopicPartition) -
     for sample in samples:
         labels = sample.labels
         here = labels.get("topic") == topic_partition.topic and labels.get("partition") == partition
-        if here and sample.name in _FIELDS:
-            found[_FIELDS[sample.name]] = int(sample.value)
+        if here and sample.name in METRICS_OF_A_REPLICA:
+            found[METRICS_OF_A_REPLICA[sample.name]] = int(sample.value)
     return ReplicaStatus(**found)
 
 
 def scrape_status(url: str, topic_partition: TopicPartition, fetch: Fetch = fetch) -> ReplicaStatus:
     """One replica as the metrics at `url` tell it now; nothing at all when nobody answers."""
-    return replica_status(scrape_or_nothing(url, fetch, tuple(_FIELDS)), topic_partition)
+    return replica_status(scrape_or_nothing(url, fetch, tuple(METRICS_OF_A_REPLICA)), topic_partition)
 
 
 def scrape_or_nothing(url: str, fetch: Fetch = fetch, prefixes: tuple[str, ...] = KEPT_PREFIXES) -> list[Sample]:

@@ -14,6 +14,9 @@ from minikafka.telemetry.metric import COUNTER, GAUGE, HISTOGRAM
 from minikafka.telemetry.metrics import COMPONENT_FAILED, METRICS
 from minikafka.telemetry.replica_status import ReplicaStatus
 from minikafka.telemetry.stats import DURATION_BOUNDS, BrokerStats, Histogram
+from minikafka_analytics.landing.schemas import METRICS_READ
+from minikafka_chaos.record.observe import METRICS_OF_A_REPLICA
+from minikafka_chaos.watch.sample_rules import WATCHED
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -83,6 +86,14 @@ def value(found: dict[str, Metric], name: str, /, **labels: str) -> float:
 
 def collector(stats: BrokerStats | None = None, replicas: Iterable[ReplicaStatus] = ()) -> BrokerCollector:
     return BrokerCollector(stats or BrokerStats(), lambda: replicas, api_names={0: "Produce", 1: "Fetch"})
+
+
+def test_what_is_read_of_metrics_is_declared() -> None:
+    """By the run's observer, `watch` and the analysis, which type the names again: they need not import the broker."""
+    read = {
+        name.removesuffix("_sum").removesuffix("_count") for name in (*METRICS_READ, *WATCHED, *METRICS_OF_A_REPLICA)
+    }
+    assert {name for name in read if name.startswith("minikafka_")} <= {metric.name for metric in METRICS}
 
 
 def test_published_names_are_declared() -> None:
