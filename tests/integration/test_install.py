@@ -1,4 +1,4 @@
-"""`pip install .` into an empty environment: every command works, or names the extra that it needs.
+"""`pip install .` into an empty environment: a demo runs, and every command works, or names the extra that it needs.
 
 The wheel that people get, in environments that hold nothing but what it asks for: the packages come from wherever pip
 finds them for the machine, at the versions of requirements.lock.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import atexit
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -27,34 +26,35 @@ import pytest
 from minikafka.cli.main import SUBCOMMANDS
 from minikafka.local.ports import free_base_port
 
-from tools.container.requirements import LOCK, read
+from tools.container.requirements import LOCK, asked_for, name_of, normal, read
 
 pytestmark = pytest.mark.timeout(1800)
 
 REPOSITORY = Path(__file__).parents[2]
-PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 PACKAGES = {
-    "broker-image/minikafka": (),
-    "broker-image/minikafka/reliability": ("reliability",),
-    "broker-image/minikafka/testing": ("testing", "chaos"),
-    "chaos/minikafka_chaos": ("chaos", "kubernetes"),
-    "chaos/minikafka_chaos/controller": ("chaos", "kubernetes", "operator"),
-    "chaos/minikafka_chaos/watch": ("chaos", "watch"),
-    "simulator/minikafka_simulator": ("chaos",),
-    "kube/minikafka_kube": ("operator",),
-    "operator/minikafka_operator": ("operator",),
-    "analytics/minikafka_analytics": ("analytics",),
+    "broker-image/minikafka": ("broker",),
+    "broker-image/minikafka/reliability": ("broker", "reliability"),
+    "broker-image/minikafka/testing": ("testing",),
+    "chaos/minikafka_chaos": ("kubernetes",),
+    "chaos/minikafka_chaos/controller": ("kubernetes", "operator"),
+    "chaos/minikafka_chaos/network": ("broker",),
+    "chaos/minikafka_chaos/watch": ("watch",),
+    "simulator/minikafka_simulator": (),
+    "kube/minikafka_kube": ("broker", "operator"),
+    "operator/minikafka_operator": ("broker", "operator"),
+    "analytics/minikafka_analytics": ("broker", "analytics"),
 }
-"""The packages of the wheel, and the extras that each may import from beside the base. What is inside another has its own."""
+"""The packages of the wheel, and the extras that each may import from beside the base, or beside the part of it that images
+without chaos have. What is inside another has its own."""
 
 EXTRAS = {
-    "chaos": ("minikafka_chaos", "minikafka_simulator"),
+    "": ("minikafka", "minikafka_chaos", "minikafka_simulator"),
     "operator": ("minikafka_kube", "minikafka_operator"),
     "analytics": ("minikafka_analytics",),
 }
-APART = {
-    "chaos": ["minikafka_chaos.grounds.kubernetes", "minikafka_chaos.controller", "minikafka_chaos.watch.terminal"]
-}
+"""What all of is imported with the base, and with an extra."""
+APART = {"": ["minikafka_chaos.grounds.kubernetes", "minikafka_chaos.controller", "minikafka_chaos.watch.terminal"]}
 """What needs more extras, and names them: modules whose names begin so."""
 OF_OTHERS = ("minikafka.testing.", "minikafka.reliability.aiokafka_", "minikafka.security.access_tokens")
 """What the extras `testing`, `reliability` and `oauth` are for: in no package of another extra."""
@@ -62,16 +62,6 @@ TIMEOUT = 600
 PIP = ("--quiet", "--disable-pip-version-check", "--no-input", "--root-user-action", "ignore")
 
 Environment = Callable[..., Path]
-
-
-def normal(name: str) -> str:
-    """A distribution's name as PEP 503 compares it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def asked_for(extras: tuple[str, ...]) -> set[str]:
-    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in PROJECT["optional-dependencies"][extra])]
-    return {normal(re.split(r"[^\w.-]", line, maxsplit=1)[0]) for line in lines}
 
 
 def imported(source: Path) -> Iterator[str]:
@@ -94,7 +84,7 @@ def distributions_of_modules() -> Mapping[str, list[str]]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_imports_only_what_its_extra_asks_for(package: str) -> None:
+def test_a_package_imports_only_what_is_asked_for(package: str) -> None:
     """The development environment has everything, so no other test would notice."""
     distributions = distributions_of_modules()
     needed = {
@@ -105,7 +95,8 @@ def test_a_package_imports_only_what_its_extra_asks_for(package: str) -> None:
         if module not in sys.stdlib_module_names and not module.startswith("minikafka")
         for distribution in distributions.get(module, [f"{module}, which is not installed"])
     }
-    assert needed - asked_for(PACKAGES[package]) - OPTIONAL.get(package, set()) == set()
+    there = set(map(name_of, asked_for(PYPROJECT, PACKAGES[package])))
+    assert needed - there - OPTIONAL.get(package, set()) == set()
 
 
 @cache
@@ -151,15 +142,28 @@ def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def as_in_an_image(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` folder of an environment with the wheel and the group `broker`."""
+    folder = tmp_path_factory.mktemp("broker")
+    venv.create(folder, with_pip=False, symlinks=True)
+    python = folder / "bin" / "python"
+    pip(python, "install", *PIP, "--no-deps", str(wheel))
+    pip(python, "install", *PIP, "--no-compile", *PYPROJECT["dependency-groups"]["broker"])
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
 def environment(base: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """``environment("chaos")``: the same with an extra; what the base has is taken from there, to spare a minute."""
+    """``environment("operator")``: the same with an extra; what the base has is taken from there, to spare a minute."""
 
     def make(extra: str) -> Path:
+        if not extra:
+            return base
         folder = tmp_path_factory.mktemp(extra)
         venv.create(folder, with_pip=False, symlinks=True)
         python = folder / "bin" / "python"
         (site_packages(python) / "base.pth").write_text(f"{site_packages(base / 'python')}\n")
-        lines = PROJECT["optional-dependencies"][extra]
+        lines = PYPROJECT["project"]["optional-dependencies"][extra]
         pip(python, "install", *PIP, "--no-compile", *lines)
         return folder / "bin"
 
@@ -175,23 +179,15 @@ def run(command: Path, *arguments: object, stdin: str = "") -> subprocess.Comple
     )  # fmt: skip
 
 
-TRIED = {
-    "charts": [],
-    "demo": ["--seconds", "1"],
-    "chaos": ["list"],
-    "simulate": ["--seeds", "1..2"],
-    "verify": ["--bootstrap", "127.0.0.1:1"],
-    "watch": ["."],
-    "analyze": ["."],
-}
-"""What is asked of the commands that have an extra; the others are used below."""
+TRIED = {"charts": [], "analyze": ["."]}
+"""What is asked of a command, where it is more than its help: all but `analyze` and the screen of `watch` need no extra."""
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", SUBCOMMANDS)
 def test_each_command_works_or_names_its_extra(base: Path, name: str) -> None:
     extra = SUBCOMMANDS[name].extra
-    done = run(base / "minikafka", name, *(TRIED[name] if extra else ["--help"]))
+    done = run(base / "minikafka", name, *TRIED.get(name, ["--help"]))
     if done.returncode == 0:
         assert done.stderr == ""
     else:
@@ -220,9 +216,9 @@ def test_what_is_installed_is_compiled(base: Path) -> None:
 
 
 @pytest.mark.full
-def test_the_base_is_a_whole_kafka(base: Path, tmp_path: Path, until: Callable[..., Any]) -> None:
+def test_an_image_of_brokers_has_a_whole_kafka(as_in_an_image: Path, tmp_path: Path, until: Callable[..., Any]) -> None:
     """Three brokers, a topic of each codec, records there and back, a search by time, a look at it all."""
-    command, data = base / "minikafka", tmp_path / "data"
+    command, data = as_in_an_image / "minikafka", tmp_path / "data"
     try:
         started = run(command, "up", "--data", data, "--detach", "--timeout", 120, "--base-port", free_base_port(3))
         assert (started.returncode, started.stderr) == (0, "")
@@ -254,27 +250,28 @@ for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
 @pytest.mark.parametrize(
     ("extra", "works"),
     [
-        ("chaos", ["chaos list", "chaos show demo", "simulate --seeds 1..3", "verify --help", "demo --help"]),
+        (
+            "",
+            ["chaos list", "chaos show demo", "simulate --seeds 1..3", "verify --help", "demo --seconds 1 --no-report"],
+        ),
         ("operator", []),
         ("analytics", ["analyze --help"]),
     ],
 )
-def test_an_extra_brings_all_that_its_package_imports(environment: Environment, extra: str, works: list[str]) -> None:
+def test_all_that_is_imported_is_installed(environment: Environment, extra: str, works: list[str]) -> None:
     commands = environment(extra)
-    for package in ("minikafka", *EXTRAS[extra]):
+    for package in EXTRAS[extra]:
         done = run(commands / "python", "-c", _IMPORT_ALL, package, *OF_OTHERS, *APART.get(extra, []))
         assert done.returncode == 0, done.stderr
     for arguments in works:
         done = run(commands / "python", "-m", "minikafka.cli", *arguments.split())
         assert (done.returncode, done.stderr) == (0, ""), arguments
-    if extra == "chaos":
+    if not extra:
         done = run(commands / "python", "-m", "minikafka.cli", "chaos", "run", "demo", "--ground", "kubernetes")
         assert done.returncode == 2
-        assert (
-            "--ground kubernetes needs the extra 'kubernetes': pip install 'minikafka[chaos,kubernetes]'" in done.stderr
-        )
+        assert "--ground kubernetes needs the extra 'kubernetes': pip install 'minikafka[kubernetes]'" in done.stderr
         done = run(commands / "python", "-m", "minikafka_chaos.controller", "--help")
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-        assert "pip install 'minikafka[chaos,kubernetes,operator]'" in done.stderr
+        assert "pip install 'minikafka[kubernetes,operator]'" in done.stderr
     if extra == "operator":
         assert run(commands / "python", "-m", "minikafka_operator", "--help").returncode == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tarfile
+import tomllib
 from email.message import Message
 from pathlib import Path
 
@@ -21,17 +22,21 @@ A, B, C, D, E = (f"--hash=sha256:{digit * 64}" for digit in "abcde")
 PYPROJECT = """
 [project]
 name = "minikafka"
-dependencies = ["Base_Part>=1"]
+dependencies = ["Base_Part>=1", "only-chaos"]
 [project.optional-dependencies]
 one = ["one>=2"]
 both = ["minikafka[one]", "other==3"]
 [dependency-groups]
 tool = ["tool"]
+broker = ["base-part"]
 """
 LOCKED = f"""# by hand
 base-part==1.5 \\
     {A} \\
     {B}
+    # via minikafka (pyproject.toml)
+only-chaos==1 \\
+    {A}
     # via minikafka (pyproject.toml)
 deep==7 ; sys_platform == 'linux' \\
     {C}
@@ -60,14 +65,16 @@ def folder(tmp_path: Path) -> Path:
 def test_each_takes_its_part_of_the_lock(folder: Path) -> None:
     """What an extra or group requires, and what that requires, by hash; and a wheel that was built instead of its source."""
     parts = {
-        (): ["base-part"],
-        ("one",): ["base-part", "deep", "one"],
-        ("both",): ["base-part", "deep", "one", "other"],
+        (): ["base-part", "only-chaos"],
+        ("one",): ["base-part", "deep", "one", "only-chaos"],
+        ("both",): ["base-part", "deep", "one", "only-chaos", "other"],
         ("tool",): ["deep", "tool"],
-        ("one", "tool"): ["base-part", "deep", "one", "tool"],
+        ("one", "tool"): ["base-part", "deep", "one", "only-chaos", "tool"],
+        ("broker",): ["base-part"],
+        ("broker", "one"): ["base-part", "deep", "one"],
     }
     assert {names: [one.name for one in selection(folder, names)] for names in parts} == parts
-    (base,) = selection(folder, [])
+    base, _ = selection(folder, [])
     assert base.lines() == ["base-part==1.5 \\", f"    {A} \\", f"    {B}"]
     assert selection(folder, ["tool"])[0].lines() == ["deep==7 ; sys_platform == 'linux' \\", f"    {C}"]
     (folder / "built.lock").write_text(f"base-part==1.5 \\\n    {E}\n")
@@ -76,7 +83,7 @@ def test_each_takes_its_part_of_the_lock(folder: Path) -> None:
 
 def test_a_lock_that_is_none_is_refused(folder: Path) -> None:
     refusals = {
-        "none": "no such extra or group: none (there are: one, both, tool)",
+        "none": "no such extra or group: none (there are: one, both, tool, broker)",
         f"late==1 \\\n    {A}\nhttps://x": "line 4: only NAME==VERSION with --hash=sha256:... is allowed: https://x",
         "base-part==1.5\n": "base-part has no hash",
         f"late==1\nlate==2 \\\n    {A}\n": "line 2: late is there twice",
@@ -99,6 +106,13 @@ def test_a_lock_that_is_older_than_its_project_is_noticed(folder: Path) -> None:
         f"pyproject.toml requires one>=2.1, and {LOCK} has 2.0.post1",
         f"{LOCK} has other, which nothing requires",
     ]
+
+
+def test_a_broker_requires_nothing_that_the_package_does_not() -> None:
+    """A group cannot be included in a package's dependencies, so it names some of them; the bounds are theirs alone."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    bare = {re.sub(r"[><=~!][^;]*", "", requirement, count=1) for requirement in pyproject["project"]["dependencies"]}
+    assert set(pyproject["dependency-groups"]["broker"]) < bare
 
 
 def test_no_address_is_in_the_lock() -> None:

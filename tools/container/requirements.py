@@ -4,9 +4,10 @@ One lock has everything that the project and its tools are installed from; who i
 standard library alone, for it also runs while an image is built.
 
 Names are extras or dependency groups of FOLDER/pyproject.toml. The project's own dependencies are always among what is printed,
-unless only groups were named. What a package requires for an extra of its own that somebody in the lock asks for is printed for
-everybody: a lock does not tell the two apart. Wheels that were built from a locked source archive are locked by
-FOLDER/built.lock, where there is one: its lines replace those of the same packages.
+unless only groups were named, or the group `broker`: the part of them that images without chaos have instead. What a package
+requires for an extra of its own that somebody in the lock asks for is printed for everybody: a lock does not tell the two apart.
+Wheels that were built from a locked source archive are locked by FOLDER/built.lock, where there is one: its lines replace those
+of the same packages.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 LOCK = "requirements.lock"
+BROKER = "broker"
 BUILT = "built.lock"
 _PACKAGE = re.compile(r"^([A-Za-z0-9][\w.-]*)==(\S+)((?: ?;[^\\]*)?)(?: \\)?$")
 _HASH = re.compile(r"^    --hash=(sha256:[0-9a-f]{64})(?: \\)?$")
@@ -81,7 +83,7 @@ def asked_for(pyproject: Mapping[str, Any], names: Iterable[str]) -> Iterator[st
         raise SystemExit(
             f"requirements.py: no such extra or group: {unknown[0]} (there are: {', '.join([*extras, *groups])})"
         )
-    if not names or any(name in extras for name in names):
+    if BROKER not in names and (not names or any(name in extras for name in names)):
         yield from project["dependencies"]
     for name in names:
         for requirement in extras.get(name, groups.get(name)):

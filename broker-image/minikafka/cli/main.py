@@ -38,7 +38,6 @@ SUBCOMMANDS = {
         "minikafka_chaos.commands.demo",
         "a cluster, a workload, faults, a verdict: all in one go",
         "minikafka demo --seconds 60",
-        "chaos",
     ),
     "up": Subcommand(
         "minikafka.cli.up",
@@ -83,7 +82,6 @@ SUBCOMMANDS = {
         "minikafka_kube.charts",
         "print where the Helm charts are; the CRDs are beside them",
         "minikafka charts",
-        "operator",
     ),
     "completion": Subcommand(
         "minikafka.cli.completion",
@@ -102,19 +100,17 @@ SUBCOMMANDS = {
         offered=False,  # the container chaos-agent of a pod runs it
     ),
     "chaos": Subcommand(
-        "minikafka_chaos.commands.chaos", "run, list and show scenarios of faults", "minikafka chaos list", "chaos"
+        "minikafka_chaos.commands.chaos", "run, list and show scenarios of faults", "minikafka chaos list"
     ),
     "simulate": Subcommand(
         "minikafka_simulator.commands.simulate",
         "random schedules in simulation, all invariants",
         "minikafka simulate --seeds 1..50",
-        "chaos",
     ),
     "verify": Subcommand(
         "minikafka_chaos.commands.verify",
         "workload and verdict on any Kafka-compatible cluster",
         "minikafka verify --bootstrap 127.0.0.1:19092 --acks all --seconds 20",
-        "chaos",
     ),
     "watch": Subcommand(
         "minikafka_chaos.commands.watch",
@@ -226,10 +222,14 @@ def _dispatch(arguments: list[str]) -> int:
         return module_of(subcommand).run(args)
     except ModuleNotFoundError as error:  # at the top of the module, or where it imports what it needs only now
         package, _, module_of_ours = (error.name or "").partition(".")
-        if subcommand.extra is None or (module_of_ours and package.startswith("minikafka")):
+        ours, extra = package.startswith("minikafka"), subcommand.extra
+        if (ours and module_of_ours) or not (ours or extra):
             raise
-        extra = subcommand.extra
-        raise exits.bad_input(f"needs the extra {extra!r}: pip install 'minikafka[{extra}]' ({error})") from error
+        if extra:
+            need = f"the extra {extra!r}: pip install 'minikafka[{extra}]'"
+        else:
+            need = "more than this image has: pip install minikafka"
+        raise exits.bad_input(f"needs {need} ({error})") from error
 
 
 def module_of(subcommand: Subcommand) -> SubcommandModule:

@@ -190,12 +190,8 @@ def _controlled(cluster: LocalCluster, args: argparse.Namespace) -> ControlledCl
         raise exits.bad_input("--control: lasts as long as this program; not with --detach")
     if running := _running(cluster):
         raise exits.bad_input(f"--control: {len(running)} brokers run already in {args.data}; bring them down first")
-    try:
-        from minikafka_chaos.session.controlled import ControlledCluster
-    except ModuleNotFoundError as error:
-        raise exits.bad_input(
-            f"--control: needs the extra 'chaos': pip install 'minikafka[chaos]' ({error})"
-        ) from error
+    from minikafka_chaos.session.controlled import ControlledCluster
+
     host, port = args.control
     if port:
         try:

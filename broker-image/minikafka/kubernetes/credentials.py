@@ -130,7 +130,7 @@ def _load(path: Path) -> dict[str, Any]:
         try:
             import yaml  # only people's own files are YAML; a pod never gets here
         except ImportError as error:
-            raise ValueError("reading YAML needs PyYAML: pip install 'minikafka[chaos]'") from error
+            raise ValueError("reading YAML needs PyYAML, which this image lacks; JSON is allowed") from error
         try:
             content = yaml.safe_load(text)
         except yaml.YAMLError as error:

@@ -55,11 +55,7 @@ class ClusterPool:
 
     def get(self, brokers: int, settings: Mapping[str, str], in_process: bool) -> MiniKafkaCluster:
         """The cluster of this configuration, whole; a new one where there is none."""
-        try:
-            from minikafka.testing.cluster import MiniKafkaCluster
-        except ModuleNotFoundError as error:
-            words = f"minikafka_cluster needs the extra 'testing': pip install 'minikafka[testing]' ({error})"
-            raise pytest.UsageError(words) from error
+        from minikafka.testing.cluster import MiniKafkaCluster
 
         key = (brokers, tuple(sorted(settings.items())), in_process)
         if key not in self._clusters:

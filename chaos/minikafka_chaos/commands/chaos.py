@@ -218,7 +218,7 @@ def _kubernetes_ground_maker(args: argparse.Namespace, scenario: Scenario) -> Ca
         if (error.name or "").partition(".")[0] not in ("kubernetes", "urllib3", "websocket"):
             raise
         raise NotSupported(
-            f"--ground kubernetes needs the extra 'kubernetes': pip install 'minikafka[chaos,kubernetes]' ({error})"
+            f"--ground kubernetes needs the extra 'kubernetes': pip install 'minikafka[kubernetes]' ({error})"
         ) from error
     access = connect(args.kubeconfig, args.context)
     namespace = Namespace(access.client, args.namespace or access.namespace)

@@ -1,4 +1,4 @@
-"""``python -m minikafka_chaos.controller``. One line where the installation lacks an extra, for this needs three."""
+"""``python -m minikafka_chaos.controller``. One line where the installation lacks an extra, for this needs two."""
 
 import sys
 
@@ -9,7 +9,7 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").startswith("minikafka"):
         raise
-    need = "needs the extras 'chaos', 'kubernetes' and 'operator': pip install 'minikafka[chaos,kubernetes,operator]'"
+    need = "needs the extras 'kubernetes' and 'operator': pip install 'minikafka[kubernetes,operator]'"
     print(f"minikafka_chaos.controller: {need} ({error})", file=sys.stderr)
     sys.exit(BAD_INPUT)
 

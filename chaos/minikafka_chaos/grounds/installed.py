@@ -28,5 +28,5 @@ def installed_ground(name: str) -> GroundClass:
                 raise
     raise NotSupported(
         f"--ground {name} needs a package that brings it (entry point {name!r} of {GROUP!r}), and none is installed: "
-        "pip install 'minikafka[chaos]'"
+        "pip install minikafka"
     )
