@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from traceback import walk_tb
+from typing import Any
 
 from minikafka_analytics.spark.java import Java
 
@@ -28,7 +29,11 @@ DIED = 'Exception in thread "main"'
 
 NO_MEMORY = "There is insufficient memory for the Java Runtime Environment to continue"
 
+TELLS_PORT_IN = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+"""The variable by which PySpark tells a JVM where it waits for its port."""
+
 SECONDS_TO_ANSWER = 180.0  # from its launch; some seconds, many on a busy machine
+LOOKS_FOR_PROCESS = 25  # each 0.2 seconds after the other, none of which saw it: it is not that it was about to be started
 SECONDS_TO_VANISH = 60.0  # from the end of its connections; a moment, longer with much memory to give back
 SECONDS_TO_END = 120.0  # a JVM that leaves a class archive takes some seconds, many on a busy machine
 
@@ -53,31 +58,41 @@ def launch(settings: Mapping[str, str], said: Path) -> None:
     from pyspark.java_gateway import launch_gateway
 
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-    with said.open("ab") as file, _which_answers(said):
-        gateway = launch_gateway(conf, {"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]
+    with said.open("ab") as file:
+        process: dict[str, Any] = {"stdout": file, "stderr": file}
+        with _which_answers(said, process):
+            gateway = launch_gateway(conf, process)  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
 
 
 @contextmanager
-def _which_answers(said: Path) -> Iterator[None]:
+def _which_answers(said: Path, process: Mapping[str, Any]) -> Iterator[None]:
     """Ends the process that the block starts and waits for where it has failed, or is silent for too long: PySpark waits on.
 
-    Raises TimeoutError for one that was silent. Only Linux tells which process that is.
+    It does so for one that has ended with 0, too, until the file is there in which that would tell its port; `process` are the
+    arguments of the process, where PySpark puts the file's name. Raises TimeoutError for one that was silent. Only Linux tells
+    which process that is.
     """
     me = f"self/task/{threading.get_native_id()}"
-    before = set(_children(me))
+    tells, before = Path("/proc", me, "children").is_file(), set(_children(me))
     answered, silent = threading.Event(), threading.Event()
 
     def watch() -> None:
         deadline = time.monotonic() + SECONDS_TO_ANSWER
+        looks = 0
         while not answered.wait(0.2):
+            started = [child for child in _children(me) if child not in before]
+            looks = looks + 1 if tells and "env" in process and not started else 0
+            if looks >= LOOKS_FOR_PROCESS:
+                with suppress(OSError):  # PySpark has removed the folder: it knows
+                    Path(process["env"][TELLS_PORT_IN]).touch()
+                return
             if time.monotonic() > deadline:
                 silent.set()
             elif DIED not in _text(said):
                 continue
-            for child in _children(me):
-                if child not in before:
-                    _kill(child)
+            for child in started:
+                _kill(child)
             return
 
     watcher = threading.Thread(target=watch, name="jvm-launch", daemon=True)

@@ -148,17 +148,28 @@ def test_one_that_is_killed_while_spark_starts(monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ends", ["kill -9 $$", "exit 137"])
-def test_one_that_is_killed_before_it_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ends: str) -> None:
-    """By the kernel in a small container, say. The second is what Spark's script ends with whose first JVM was killed."""
+@pytest.mark.parametrize(
+    ("ends", "reason"),
+    [
+        ("kill -9 $$", "killed by SIGKILL, as the kernel"),
+        ("exit 137", "killed by SIGKILL"),
+        ("exit 0", "exit code 0"),
+    ],
+)
+def test_one_that_ends_before_it_answers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ends: str, reason: str
+) -> None:
+    """By the kernel in a small container, say. The second is what Spark's script ends with whose first JVM was killed; PySpark
+    would wait for the third for ever, which a JVM does that is asked for its version alone."""
     (tmp_path / "bin").mkdir()
     submit = tmp_path / "bin/spark-submit"
     submit.write_text(f"#!/bin/sh\n{ends}\n")
     submit.chmod(0o755)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setattr(jvm, "LOOKS_FOR_PROCESS", 5)
     said = tmp_path / "said"
     with (
-        pytest.raises(jvm.SparkDidNotStart, match="its JVM ended: killed by SIGKILL, as the kernel"),
+        pytest.raises(jvm.SparkDidNotStart, match=f"its JVM ended: {reason}"),
         jvm.starting(Java(Path("/opt/java"), 17), said),
     ):
         jvm.launch({"spark.master": "local[1]"}, said)
