@@ -29,7 +29,7 @@ from minikafka_kube.kinds import (
 from minikafka_kube.loops import Loops
 from minikafka_kube.names import CLUSTER_LABEL, COMPONENT_LABEL, MANAGED_BY_LABEL, MANAGER
 
-from minikafka_operator.objects import CONFIG_COMPONENT
+from minikafka_operator.manifests.objects import CONFIG_COMPONENT
 
 _PARTS: Final = (STATEFUL_SET, POD, CLAIM, SERVICE, BUDGET, NETWORK_POLICY, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, SECRET)
 

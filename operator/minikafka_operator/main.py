@@ -15,7 +15,7 @@ from minikafka_kube.process import ProcessOptions, Program, add_options, set_up_
 from minikafka_kube.process import run as run_program
 
 from minikafka_operator.handlers import operator_settings, registry
-from minikafka_operator.planner import OperatorSettings
+from minikafka_operator.planning.planner import OperatorSettings
 from minikafka_operator.reconciler import ClusterReconciler
 from minikafka_operator.telemetry import OperatorTelemetry
 

@@ -57,12 +57,12 @@ from minikafka_operator.actions import (
     WriteDisruptionLease,
 )
 from minikafka_operator.conditions import ClusterReason
-from minikafka_operator.objects import BY_NAME, made_by_brokers
-from minikafka_operator.obstacles import conflict
-from minikafka_operator.planner import OperatorSettings, plan
+from minikafka_operator.manifests.objects import BY_NAME, made_by_brokers
+from minikafka_operator.planning.planner import OperatorSettings, plan
+from minikafka_operator.planning.topics import without_cluster
+from minikafka_operator.rollout.obstacles import conflict
 from minikafka_operator.telemetry import OperatorTelemetry
-from minikafka_operator.topics import without_cluster
-from minikafka_operator.user_reconciler import REFUSED_RETRY_SECONDS, UserReconciler
+from minikafka_operator.users.reconciler import REFUSED_RETRY_SECONDS, UserReconciler
 
 STALE_RETRY_SECONDS: Final = 1.0
 """Something changed between the look and the write: look again at once."""

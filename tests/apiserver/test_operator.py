@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka_operator.user_reconciler import REFUSED_RETRY_SECONDS
+from minikafka_operator.users.reconciler import REFUSED_RETRY_SECONDS
 
 from tests.apiserver.conftest import make_namespace
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane

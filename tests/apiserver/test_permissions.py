@@ -12,7 +12,7 @@ from minikafka.kubernetes import Access
 from minikafka.kubernetes.api import CONFIG_MAP, ApiError, Kind, KubernetesApi
 from minikafka_kube.names import Names
 from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.objects import ResourceBuilder
+from minikafka_operator.manifests.objects import ResourceBuilder
 
 from tests.apiserver.conftest import CLUSTER, MakeBrokers
 from tests.apiserver.control_plane import ControlPlane

@@ -14,7 +14,7 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.security.sasl_client import AuthenticationError, Login
 from minikafka.security.tls import TlsSettings
 from minikafka_kube.names import CERTIFICATES_PATH, REPLICATION_PORT
-from minikafka_operator.authorities import texts_in
+from minikafka_operator.security.authorities import texts_in
 
 from tests.apiserver.brokers import BrokerProcess
 from tests.apiserver.control_plane import ControlPlane

@@ -33,7 +33,9 @@ TELLS_PORT_IN = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 """The variable by which PySpark tells a JVM where it waits for its port."""
 
 SECONDS_TO_ANSWER = 180.0  # from its launch; some seconds, many on a busy machine
-LOOKS_FOR_PROCESS = 25  # each 0.2 seconds after the other, none of which saw it: it is not that it was about to be started
+LOOKS_FOR_PROCESS = (
+    25  # each 0.2 seconds after the other, none of which saw it: it is not that it was about to be started
+)
 SECONDS_TO_VANISH = 60.0  # from the end of its connections; a moment, longer with much memory to give back
 SECONDS_TO_END = 120.0  # a JVM that leaves a class archive takes some seconds, many on a busy machine
 

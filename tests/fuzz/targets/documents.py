@@ -23,9 +23,9 @@ from minikafka_kube.api import API_VERSION
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.api.topic import TopicSpec
 from minikafka_operator.api.user import UserSpec
-from minikafka_operator.broker_certificates import authorities_now
-from minikafka_operator.planner import plan
-from minikafka_operator.users import plan_users
+from minikafka_operator.manifests.broker_certificates import authorities_now
+from minikafka_operator.planning.planner import plan
+from minikafka_operator.users.users import plan_users
 from pydantic import BaseModel, ValidationError
 
 from tests.fuzz.target import Target

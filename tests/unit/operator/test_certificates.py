@@ -23,9 +23,9 @@ from minikafka_kube.names import (
 )
 from minikafka_operator.actions import Apply, Create, ReplacePod
 from minikafka_operator.api.security import CertificateAuthority
-from minikafka_operator.authorities import Authority, Renewal, authority_in, authority_now, encoded, texts_in
-from minikafka_operator.broker_certificates import authorities_found
-from minikafka_operator.certificates import KeyPair, Subject, expiry, issued, matches, new_authority, serves
+from minikafka_operator.manifests.broker_certificates import authorities_found
+from minikafka_operator.security.authorities import Authority, Renewal, authority_in, authority_now, encoded, texts_in
+from minikafka_operator.security.certificates import KeyPair, Subject, expiry, issued, matches, new_authority, serves
 
 from .test_rollout_lease import held_by
 from .world import BEGIN, NAMES, World, settled

@@ -20,9 +20,8 @@ from minikafka.security.sasl_client import AuthenticationError, Login
 from minikafka.security.tls import TlsSettings
 from minikafka.server.broker import Broker
 from minikafka_kube.names import CERTIFICATES_PATH
-from minikafka_operator.access import MECHANISM, AccessChange, KnownAccess, QuotaChange
 from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.broker_security import (
+from minikafka_operator.security.broker_security import (
     CLIENTS_CA_FILE,
     CLUSTER_CA_FILE,
     broker_file,
@@ -30,8 +29,9 @@ from minikafka_operator.broker_security import (
     operator_subject,
     security_properties,
 )
-from minikafka_operator.certificates import KeyPair, Subject, issued, new_authority
-from minikafka_operator.cluster_admin import AdminError, ClusterAdmin
+from minikafka_operator.security.certificates import KeyPair, Subject, issued, new_authority
+from minikafka_operator.users.access import MECHANISM, AccessChange, KnownAccess, QuotaChange
+from minikafka_operator.users.cluster_admin import AdminError, ClusterAdmin
 
 from tests.unit.server.in_process import Cluster, running
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from minikafka_kube.names import APPLIED_ANNOTATION
-from minikafka_operator.difference import differs, digest, quantity, sealed
+from minikafka_operator.manifests.difference import differs, digest, quantity, sealed
 
 
 @pytest.mark.parametrize(

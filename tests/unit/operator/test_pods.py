@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from minikafka_kube.names import CONFIG_ANNOTATION, TEMPLATE_ANNOTATION, config_annotation, config_digest
 from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.objects import ResourceBuilder
-from minikafka_operator.pods import stateful_set
+from minikafka_operator.manifests.objects import ResourceBuilder
+from minikafka_operator.manifests.pods import stateful_set
 
 from .world import NAMES
 

@@ -9,7 +9,7 @@ import pytest
 from minikafka.config import BrokerConfig
 from minikafka.config.properties import parse_properties
 from minikafka_operator.api.cluster import OPERATOR_KEYS, TYPED_KEYS, ClusterSpec
-from minikafka_operator.properties import Address, broker_properties, properties_text, settings_problems
+from minikafka_operator.manifests.properties import Address, broker_properties, properties_text, settings_problems
 
 from .world import NAMES, World
 

@@ -14,8 +14,8 @@ from minikafka_kube.freshness import Renewals, Signs
 from minikafka_kube.observed import PartitionState, TopicState
 from minikafka_operator.actions import Apply, Delete, ReplacePod
 from minikafka_operator.conditions import ClusterReason
-from minikafka_operator.planner import RETRY_SECONDS
-from minikafka_operator.rollout import cannot_go, highest_used
+from minikafka_operator.planning.planner import RETRY_SECONDS
+from minikafka_operator.rollout.order import cannot_go, highest_used
 
 from .rolls import THREE, crash, replaced, rolling
 from .world import CREATED, World, settled, stamp

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from minikafka_operator.actions import Finalizers, SetTopicCondition
-from minikafka_operator.topics import without_cluster
+from minikafka_operator.planning.topics import without_cluster
 
 from .world import BEGIN, World, settled
 

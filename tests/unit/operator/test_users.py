@@ -17,11 +17,11 @@ from minikafka_kube.api_server import ApiError, ApiServer
 from minikafka_kube.kinds import SECRET, USER, Object
 from minikafka_kube.leadership import Alone, NotLeadingError
 from minikafka_kube.names import RENEW_ANNOTATION, RENEW_CLIENTS_CA_ANNOTATION, USER_FINALIZER
-from minikafka_operator.access import AccessChange, KnownAccess, WantedAccess, change_to, removal
-from minikafka_operator.authorities import texts_in
-from minikafka_operator.certificates import KeyPair, Subject, matches
-from minikafka_operator.cluster_admin import AdminError, in_turn
-from minikafka_operator.user_reconciler import REFUSED_RETRY_SECONDS, UserReconciler
+from minikafka_operator.security.authorities import texts_in
+from minikafka_operator.security.certificates import KeyPair, Subject, matches
+from minikafka_operator.users.access import AccessChange, KnownAccess, WantedAccess, change_to, removal
+from minikafka_operator.users.cluster_admin import AdminError, in_turn
+from minikafka_operator.users.reconciler import REFUSED_RETRY_SECONDS, UserReconciler
 
 from tests.copies import copied
 from tests.unit.kube.fake_api_server import FakeApiServer, Killed

@@ -34,7 +34,7 @@ from minikafka_operator.actions import (
 )
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.conditions import ClusterReason
-from minikafka_operator.planner import OperatorSettings, plan
+from minikafka_operator.planning.planner import OperatorSettings, plan
 
 from tests.copies import copied
 

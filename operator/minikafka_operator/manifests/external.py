@@ -11,7 +11,7 @@ from minikafka_kube.observed import ObservedCluster
 
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.api.listeners import External, ExternalType
-from minikafka_operator.properties import Address
+from minikafka_operator.manifests.properties import Address
 
 NODE_ADDRESS = "${env:HOST_IP}"
 """The address of the pod's own node, which the kubelet tells the broker."""

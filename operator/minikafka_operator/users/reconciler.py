@@ -20,15 +20,15 @@ from minikafka_kube.leadership import Alone, Leadership
 from minikafka_kube.observed import ObservedCluster
 from pydantic import ValidationError
 
-from minikafka_operator.access import change_to, removal
 from minikafka_operator.actions import Create, Finalizers, Patch
 from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.broker_certificates import Authorities, authorities_found
-from minikafka_operator.broker_security import operator_subject
-from minikafka_operator.certificates import issued
-from minikafka_operator.cluster_admin import AdminError, ClusterAdmin, OpenAdmin, in_turn
 from minikafka_operator.conditions import UserReason
-from minikafka_operator.users import (
+from minikafka_operator.manifests.broker_certificates import Authorities, authorities_found
+from minikafka_operator.security.broker_security import operator_subject
+from minikafka_operator.security.certificates import issued
+from minikafka_operator.users.access import change_to, removal
+from minikafka_operator.users.cluster_admin import AdminError, ClusterAdmin, OpenAdmin, in_turn
+from minikafka_operator.users.users import (
     READY,
     UserAction,
     UserPlan,

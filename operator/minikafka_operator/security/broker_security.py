@@ -16,7 +16,7 @@ from minikafka_kube.names import CERTIFICATES_PATH, Names
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.api.listeners import SecuredListener
 from minikafka_operator.api.security import AuthenticationType
-from minikafka_operator.certificates import Subject
+from minikafka_operator.security.certificates import Subject
 
 REPLICATION: Final = "REPLICATION"
 FIELDS: Final = {"CLIENT": "internal", "EXTERNAL": "external"}

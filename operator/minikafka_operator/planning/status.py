@@ -11,11 +11,11 @@ from minikafka_kube.freshness import Freshness, MetadataGap
 from minikafka_kube.observed import ObservedCluster, PartitionState
 
 from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.broker_certificates import authorities_found, certificates_status
-from minikafka_operator.broker_problems import BrokerProblem, summary
 from minikafka_operator.conditions import ClusterCondition, ClusterReason
-from minikafka_operator.external import Externals, bootstrap_external, shown
-from minikafka_operator.rollout import Roll
+from minikafka_operator.manifests.broker_certificates import authorities_found, certificates_status
+from minikafka_operator.manifests.external import Externals, bootstrap_external, shown
+from minikafka_operator.rollout.broker_problems import BrokerProblem, summary
+from minikafka_operator.rollout.order import Roll
 
 _SHOWN_MAX = 3
 

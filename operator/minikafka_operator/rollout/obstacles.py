@@ -12,8 +12,8 @@ from minikafka_kube.observed import ObservedCluster, annotations_of
 from minikafka_kube.ownership import Standing, has_labels
 
 from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.objects import BY_NAME
-from minikafka_operator.pods import claim_sizes
+from minikafka_operator.manifests.objects import BY_NAME
+from minikafka_operator.manifests.pods import claim_sizes
 
 _SHOWN_MAX = 10
 

@@ -21,8 +21,8 @@ from minikafka_kube.names import (
 )
 
 from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.broker_security import reserved_problems, security_properties
-from minikafka_operator.difference import quantity
+from minikafka_operator.manifests.difference import quantity
+from minikafka_operator.security.broker_security import reserved_problems, security_properties
 
 OFFSETS_FACTOR_MAX = 3
 """Kafka's default for ``offsets.topic.replication.factor``; fewer where topics have fewer by default."""

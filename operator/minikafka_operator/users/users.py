@@ -20,15 +20,15 @@ from minikafka_kube.observed import ObservedCluster, annotations_of, deleting
 from minikafka_kube.ownership import Standing, standing_to_user
 from pydantic import ValidationError
 
-from minikafka_operator.access import WantedAccess, acls_of
 from minikafka_operator.actions import Create, Finalizers, Patch
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.api.security import AuthenticationType
 from minikafka_operator.api.user import USER_NAME_MAX, UserSpec, principal_name
-from minikafka_operator.broker_certificates import Authorities
-from minikafka_operator.broker_security import takes
 from minikafka_operator.conditions import UserReason
-from minikafka_operator.credentials import password_in, user_secret, version_of
+from minikafka_operator.manifests.broker_certificates import Authorities
+from minikafka_operator.security.broker_security import takes
+from minikafka_operator.users.access import WantedAccess, acls_of
+from minikafka_operator.users.credentials import password_in, user_secret, version_of
 
 READY: Final = "Ready"
 

@@ -16,7 +16,7 @@ from minikafka.security.acls import Acl, Entry, Operation, Pattern, PatternType,
 from minikafka.security.scram import NUMBERS, SALT_BYTES, salted_password
 from minikafka_kube.names import REPLICATION_PORT
 
-from minikafka_operator.access import MECHANISM, AccessChange, KnownAccess, QuotaChange
+from minikafka_operator.users.access import MECHANISM, AccessChange, KnownAccess, QuotaChange
 
 TIMEOUT_SECONDS: Final = 5.0
 ITERATIONS: Final = 4096

@@ -18,7 +18,9 @@ from minikafka_kube.ownership import Standing
 
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.api.security import CertificateAuthority
-from minikafka_operator.authorities import (
+from minikafka_operator.manifests.external import NODE_ADDRESS, Externals, bootstrap_external
+from minikafka_operator.manifests.objects import ResourceBuilder
+from minikafka_operator.security.authorities import (
     CA_CERTIFICATE,
     Authority,
     Renewal,
@@ -27,7 +29,7 @@ from minikafka_operator.authorities import (
     encoded,
     texts_in,
 )
-from minikafka_operator.broker_security import (
+from minikafka_operator.security.broker_security import (
     CLIENTS_CA_FILE,
     CLUSTER_CA_FILE,
     FIELDS,
@@ -36,9 +38,7 @@ from minikafka_operator.broker_security import (
     listener_file,
     listener_of,
 )
-from minikafka_operator.certificates import KeyPair, expiry, issued, serves
-from minikafka_operator.external import NODE_ADDRESS, Externals, bootstrap_external
-from minikafka_operator.objects import ResourceBuilder
+from minikafka_operator.security.certificates import KeyPair, expiry, issued, serves
 
 TLS_CERTIFICATE, TLS_KEY = "tls.crt", "tls.key"
 """As Secrets of the type kubernetes.io/tls have them."""

@@ -12,9 +12,9 @@ from minikafka_kube.names import RENEW_ANNOTATION, RENEWED_ANNOTATION, Names
 from minikafka_kube.observed import annotations_of
 
 from minikafka_operator.api.security import AuthenticationType, CertificateAuthority
-from minikafka_operator.authorities import CA_CERTIFICATE, Authority, encoded, texts_in
-from minikafka_operator.certificates import KeyPair, Subject, issued, serves
-from minikafka_operator.objects import owner_reference
+from minikafka_operator.manifests.objects import owner_reference
+from minikafka_operator.security.authorities import CA_CERTIFICATE, Authority, encoded, texts_in
+from minikafka_operator.security.certificates import KeyPair, Subject, issued, serves
 
 PASSWORD: Final = "password"
 JAAS: Final = "sasl.jaas.config"

@@ -30,8 +30,8 @@ from minikafka_operator.actions import (
     Finalizers,
 )
 from minikafka_operator.conditions import ClusterReason
-from minikafka_operator.objects import made_by_brokers
-from minikafka_operator.storage import has_no_data
+from minikafka_operator.manifests.objects import made_by_brokers
+from minikafka_operator.manifests.storage import has_no_data
 
 STOP_SECONDS_MAX: Final = 180
 _RETRY_SECONDS: Final = 2.0

@@ -30,18 +30,34 @@ from minikafka_operator.actions import (
     ReplacePod,
 )
 from minikafka_operator.api.cluster import ClusterSpec, StorageType
-from minikafka_operator.broker_certificates import authorities_now, security_objects, unusable_certificates
-from minikafka_operator.broker_problems import broker_problems
 from minikafka_operator.conditions import ClusterCondition, ClusterReason
-from minikafka_operator.deletion import plan_deletion
-from minikafka_operator.difference import differs, digest, sealed
-from minikafka_operator.external import Externals, externals
-from minikafka_operator.managed_fields import as_applied
-from minikafka_operator.objects import BY_NAME, OWNED, ResourceBuilder
-from minikafka_operator.obstacles import in_the_way, of_an_earlier_cluster, overdue_seconds
-from minikafka_operator.pods import account_of, stateful_set
-from minikafka_operator.properties import broker_properties, had_auto_creation, properties_text, settings_problems
-from minikafka_operator.rollout import (
+from minikafka_operator.manifests.broker_certificates import authorities_now, security_objects, unusable_certificates
+from minikafka_operator.manifests.difference import differs, digest, sealed
+from minikafka_operator.manifests.external import Externals, externals
+from minikafka_operator.manifests.managed_fields import as_applied
+from minikafka_operator.manifests.objects import BY_NAME, OWNED, ResourceBuilder
+from minikafka_operator.manifests.pods import account_of, stateful_set
+from minikafka_operator.manifests.properties import (
+    broker_properties,
+    had_auto_creation,
+    properties_text,
+    settings_problems,
+)
+from minikafka_operator.manifests.storage import (
+    claims_leaving,
+    largest_capacity,
+    size_claims,
+    still_larger,
+    without_claims_of_an_earlier_cluster,
+    without_volumes,
+)
+from minikafka_operator.planning.deletion import plan_deletion
+from minikafka_operator.planning.status import Decided, rejected_status, same_status, status_of
+from minikafka_operator.planning.topics import with_cluster
+from minikafka_operator.rollout.broker_problems import broker_problems
+from minikafka_operator.rollout.lease import holding, yielding
+from minikafka_operator.rollout.obstacles import in_the_way, of_an_earlier_cluster, overdue_seconds
+from minikafka_operator.rollout.order import (
     LOOK_AGAIN_SECONDS,
     RECORDS,
     UNFLUSHED_RECORDS,
@@ -52,18 +68,7 @@ from minikafka_operator.rollout import (
     partitions_on,
     roll,
 )
-from minikafka_operator.rollout import held_up as held
-from minikafka_operator.rollout_lease import holding, yielding
-from minikafka_operator.status import Decided, rejected_status, same_status, status_of
-from minikafka_operator.storage import (
-    claims_leaving,
-    largest_capacity,
-    size_claims,
-    still_larger,
-    without_claims_of_an_earlier_cluster,
-    without_volumes,
-)
-from minikafka_operator.topics import with_cluster
+from minikafka_operator.rollout.order import held_up as held
 
 RETRY_SECONDS: Final = 5.0
 """While a cluster is not as it should be, it is looked at again this often: not everything that helps is an event."""

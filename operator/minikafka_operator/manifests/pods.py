@@ -41,8 +41,8 @@ from minikafka_kube.names import (
 )
 
 from minikafka_operator.api.cluster import ClusterSpec, FlightRecorderType, StorageType
-from minikafka_operator.difference import digest
-from minikafka_operator.objects import ResourceBuilder
+from minikafka_operator.manifests.difference import digest
+from minikafka_operator.manifests.objects import ResourceBuilder
 
 START_SECONDS_MAX: Final = 3600
 """A broker that recovers long logs is not ready for a while, and killing it meanwhile would start it all over."""

@@ -12,7 +12,7 @@ from minikafka_kube.observed import ObservedCluster
 
 from minikafka_operator.actions import WriteDisruptionLease
 from minikafka_operator.conditions import ClusterReason
-from minikafka_operator.rollout import Roll
+from minikafka_operator.rollout.order import Roll
 
 HOLD_SECONDS: Final = 600
 """Longer than one broker takes to be replaced; taken anew with each while the roll goes on."""

@@ -22,8 +22,8 @@ from minikafka_kube.observed import ObservedCluster, deleting
 
 from minikafka_operator.actions import Action, Delete, Patch
 from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.difference import quantity
-from minikafka_operator.pods import claim_sizes
+from minikafka_operator.manifests.difference import quantity
+from minikafka_operator.manifests.pods import claim_sizes
 
 
 def size_claims(observed: ObservedCluster, spec: ClusterSpec, replicas: int) -> list[Action]:

@@ -18,7 +18,7 @@ from minikafka_kube.names import RENEWED_ANNOTATION, SINCE_ANNOTATION
 from minikafka_kube.observed import annotations_of
 
 from minikafka_operator.api.security import CertificateAuthority
-from minikafka_operator.certificates import KeyPair, expiry, new_authority, replaced_by, signs, together
+from minikafka_operator.security.certificates import KeyPair, expiry, new_authority, replaced_by, signs, together
 
 CA_CERTIFICATE = "ca.crt"
 """In the Secret of certificates: all that are trusted."""

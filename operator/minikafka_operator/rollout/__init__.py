@@ -1,0 +1,1 @@
+"""Which broker is replaced next, and what stands in the way of it."""
