@@ -29,22 +29,22 @@ def is_token(text: str) -> bool:
     return _TOKEN.fullmatch(text) is not None
 
 
-def read_tokens(path: str) -> tuple[str, ...]:
-    """Read a file of tokens. Raises TokensUnusable."""
+def read_tokens(path: str, key: str = TOKENS_KEY) -> tuple[str, ...]:
+    """Read a file of tokens, which is named by this setting. Raises TokensUnusable."""
     try:
         lines = Path(path).read_text(encoding="ascii").split("\n")
     except OSError as error:
-        raise TokensUnusable(f"{TOKENS_KEY}={path}: {error.strerror or error}; {_ALLOWED}") from None
+        raise TokensUnusable(f"{key}={path}: {error.strerror or error}; {_ALLOWED}") from None
     except ValueError:  # no ASCII in it, or a null character in the path
-        raise TokensUnusable(f"{TOKENS_KEY}={path!r}: no text that can be read; {_ALLOWED}") from None
+        raise TokensUnusable(f"{key}={path!r}: no text that can be read; {_ALLOWED}") from None
     found = {}
     for number, line in enumerate(lines, 1):
         if line.strip():
             found[number] = line.strip()
             if not is_token(line.strip()):
-                raise TokensUnusable(f"{TOKENS_KEY}={path}: line {number} is no token; {_ALLOWED}")
+                raise TokensUnusable(f"{key}={path}: line {number} is no token; {_ALLOWED}")
     if not 1 <= len(found) <= TOKENS_MAX:
-        raise TokensUnusable(f"{TOKENS_KEY}={path}: {len(found)} tokens; {_ALLOWED}")
+        raise TokensUnusable(f"{key}={path}: {len(found)} tokens; {_ALLOWED}")
     return tuple(found.values())
 
 
@@ -55,15 +55,20 @@ class AcceptedTokens:
         path: of the file.
         failed: gets one line when a changed file cannot be used, once for each change; what was in it before stays in force.
         renewed: called when a changed one is in force.
+        key: the setting that names it.
 
     Raises:
         TokensUnusable: it cannot be used from the beginning.
     """
 
     def __init__(
-        self, path: str, failed: Callable[[str], None] = lambda _line: None, renewed: Callable[[], None] = lambda: None
+        self,
+        path: str,
+        failed: Callable[[str], None] = lambda _line: None,
+        renewed: Callable[[], None] = lambda: None,
+        key: str = TOKENS_KEY,
     ) -> None:
-        self._digests = Fresh([path], lambda: _digests(read_tokens(path)), TokensUnusable, failed, renewed)
+        self._digests = Fresh([path], lambda: _digests(read_tokens(path, key)), TokensUnusable, failed, renewed)
 
     def refusal(self, authorizations: Iterable[str]) -> str:
         """Say why these values of the header Authorization do not let in, or nothing where they do."""
