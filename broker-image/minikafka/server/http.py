@@ -4,7 +4,7 @@ may have them).
 h11 for the protocol, asyncio for the bytes, because a web framework costs more memory than the rest of the broker. What
 scrapers and kubelets need: GET and HEAD, keep-alive (HTTP/1.1), pipelining in order, no request bodies (a POST to ``/hooks``
 says all in its query). Every connection is bounded in time and bytes, so that a slow or rude client can do no harm. Where
-there are tokens, all but the two probes asks for one: a kubelet has none.
+there are tokens, whatever is no probe asks for one; a kubelet has none.
 """
 
 import asyncio
@@ -207,7 +207,7 @@ class _Connection(asyncio.Protocol):
                 self._close()
                 return
         self._answer_all()
-        if self._ended and self._writable:
+        if self._ended and self._writable and not self._closing:
             self._close()
 
     def _decrypt(self, tls: TlsStream, data: bytes) -> None:
@@ -217,8 +217,11 @@ class _Connection(asyncio.Protocol):
             tls.shake_hands()
             tls.flush()
         room = memoryview(bytearray(_READ_BYTES))
-        while tls.established and not self._ended and (read := tls.read_into(room)) is not None:
-            self._http.receive_data(bytes(room[:read])) if read else self.eof_received()
+        while tls.established and (read := tls.read_into(room)) is not None:
+            if read == 0:
+                self._ended = True
+                return
+            self._http.receive_data(bytes(room[:read]))
 
     def _tell(self, reason: str) -> None:
         assert self._transport is not None
