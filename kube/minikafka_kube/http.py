@@ -2,20 +2,95 @@
 
 from __future__ import annotations
 
+import logging
+import ssl
+import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
 
-from aiohttp import web
+from aiohttp import hdrs, web
+from minikafka.security.bearer import AcceptedTokens
+from minikafka.security.fresh import Fresh
+from minikafka.security.tls import TlsSettings, TlsSettingsError, server_context
+from minikafka.telemetry.event_limit import EventLimit
 
 from minikafka_kube.telemetry import Looking
+
+TOKENS_OPTION, CERTIFICATE_OPTION = "--metrics-tokens", "--metrics-certificate"
+
+logger = logging.getLogger(__name__)
 
 Probe = Callable[[], str]
 """What is wrong, in one line; nothing when all is well."""
 
 
-async def serve(host: str, port: int, telemetry: Looking, health: Probe, ready: Probe) -> web.AppRunner:
-    """Listen; ``cleanup()`` of what is returned ends it. Raises OSError when the port cannot be had."""
+@dataclass(frozen=True)
+class PageSecurity:
+    """Who reads /metrics: everybody, unless there is a file of tokens; by TLS, where there is a folder with tls.crt and tls.key.
 
-    async def metrics(_request: web.Request) -> web.Response:
+    Both are read anew when they have changed.
+    """
+
+    tokens_path: str = ""
+    certificate_folder: str = ""
+
+    def tokens(self) -> AcceptedTokens | None:
+        """Those that are accepted. Raises TokensUnusable."""
+        if not self.tokens_path:
+            return None
+        return AcceptedTokens(self.tokens_path, _kept, key=TOKENS_OPTION)
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Of the port. Raises TlsSettingsError."""
+        if not self.certificate_folder:
+            return None
+        files = [Path(self.certificate_folder) / name for name in ("tls.crt", "tls.key")]
+        fresh = Fresh([*map(str, files)], lambda: _certificate(*files), TlsSettingsError, _kept)
+
+        def now(connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+            connection.context = fresh.get()
+
+        context = fresh.get()
+        context.sni_callback = now  # OpenSSL asks it of every connection, whether or not it names a server
+        return context
+
+
+def _kept(problem: str) -> None:
+    logger.warning("What was read before stays in force: %s", problem)
+
+
+def _certificate(certificate: Path, key: Path) -> ssl.SSLContext:
+    where = f"{CERTIFICATE_OPTION}={certificate.parent}"
+    try:
+        texts = key.read_text(encoding="ascii"), certificate.read_text(encoding="ascii")
+        return server_context(TlsSettings(keystore_key=texts[0], keystore_certificate_chain=texts[1]))
+    except OSError as error:
+        problem = f"{error.filename}: {error.strerror}"
+    except UnicodeDecodeError:
+        problem = "not PEM"
+    except TlsSettingsError as error:
+        problem = str(error)
+    raise TlsSettingsError(f"{where}: {problem}; allowed: a folder with tls.crt and tls.key, in PEM")
+
+
+async def serve(
+    host: str, port: int, telemetry: Looking, health: Probe, ready: Probe, security: PageSecurity = PageSecurity()
+) -> web.AppRunner:
+    """Listen; ``cleanup()`` of what is returned ends it.
+
+    Raises OSError when the port cannot be had, TokensUnusable and TlsSettingsError.
+    """
+    tokens, tls, strangers = security.tokens(), security.tls(), EventLimit(time.monotonic)
+
+    async def metrics(request: web.Request) -> web.Response:
+        reason = tokens.refusal(request.headers.getall(hdrs.AUTHORIZATION, [])) if tokens else ""
+        if reason:
+            if strangers.takes(object()):
+                logger.warning("%s may not read metrics: %s", request.remote, reason)
+            refused = web.Response(text="401 Unauthorized\n", status=401, headers={hdrs.WWW_AUTHENTICATE: "Bearer"})
+            refused.force_close()
+            return refused
         return web.Response(body=telemetry.page(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     def probe(ask: Probe) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -32,7 +107,7 @@ async def serve(host: str, port: int, telemetry: Looking, health: Probe, ready: 
     runner = web.AppRunner(application, access_log=None, handle_signals=False)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
+        await web.TCPSite(runner, host, port, ssl_context=tls).start()
     except OSError:
         await runner.cleanup()
         raise

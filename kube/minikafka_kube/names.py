@@ -29,12 +29,14 @@ RENEW_CLUSTER_CA_ANNOTATION: Final = f"{GROUP}/renew-cluster-ca"
 """On a MiniKafkaCluster: any value that is not the last one asks for a new cluster CA."""
 RENEW_CLIENTS_CA_ANNOTATION: Final = f"{GROUP}/renew-clients-ca"
 """On a MiniKafkaCluster: the same for the clients CA."""
+RENEW_METRICS_TOKEN_ANNOTATION: Final = f"{GROUP}/renew-metrics-token"
+"""On a MiniKafkaCluster: the same for the token by which metrics are read."""
 RENEW_ANNOTATION: Final = f"{GROUP}/renew"
 """On a MiniKafkaUser: the same for a new password or certificate."""
 RENEWED_ANNOTATION: Final = f"{GROUP}/renewed"
 """On a Secret: the value of the annotation that asked for what is in it."""
 SINCE_ANNOTATION: Final = f"{GROUP}/since"
-"""On the Secret of a CA: since when its renewal is where it is."""
+"""On the Secret of a CA, or of the metrics' token: since when its renewal is where it is."""
 
 CLUSTER_FINALIZER: Final = f"{GROUP}/cluster"
 TOPIC_FINALIZER: Final = f"{GROUP}/topic"
@@ -45,6 +47,11 @@ REPLICATION_PORT: Final = 9091
 EXTERNAL_PORT: Final = 9094
 METRICS_PORT: Final = 9404
 """Of brokers, and of the operator."""
+
+METRICS_TOKEN_FILE: Final = "token"
+"""In the Secret of those who read metrics."""
+CA_FILE: Final = "ca.crt"
+"""In Secrets: what is trusted."""
 
 USER_ID: Final = 65532
 CONTAINER: Final = "broker"
@@ -152,6 +159,11 @@ class Names:
         return f"{self.cluster}-broker-certs"
 
     @property
+    def metrics_access(self) -> str:
+        """The Secret with what one needs to read the brokers' metrics: the token, and what to trust."""
+        return f"{self.cluster}-metrics-access"
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """All Secrets that the operator makes for a cluster."""
         return (
@@ -160,6 +172,7 @@ class Names:
             self.clients_ca,
             self.clients_ca_cert,
             self.broker_certificates,
+            self.metrics_access,
         )
 
     @property

@@ -14,15 +14,17 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 import kopf
+from minikafka.security.bearer import TokensUnusable
+from minikafka.security.tls import TlsSettingsError
 
 from minikafka_kube.api import API_VERSION
 from minikafka_kube.api_server import TRANSIENT, ApiError, ApiServer
 from minikafka_kube.credentials import configuration
-from minikafka_kube.http import serve
+from minikafka_kube.http import CERTIFICATE_OPTION, TOKENS_OPTION, PageSecurity, serve
 from minikafka_kube.leadership import Alone, Leadership
 from minikafka_kube.loops import RESYNC_SECONDS, Loops, Reconcile
 from minikafka_kube.names import METRICS_PORT
@@ -62,6 +64,8 @@ class ProcessOptions:
     """Namespace and name of the Lease whose holder acts; None: no election."""
     log_format: str
     verbose: bool
+    page: PageSecurity = field(default_factory=PageSecurity)
+    """Who reads metrics."""
 
     @classmethod
     def of(cls, parser: argparse.ArgumentParser, given: argparse.Namespace) -> Self:
@@ -78,6 +82,7 @@ class ProcessOptions:
             (given.lease_namespace, given.lease_name) if given.lease_namespace else None,
             given.log_format,
             given.verbose,
+            PageSecurity(given.metrics_tokens, given.metrics_certificate),
         )
 
 
@@ -94,6 +99,18 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         "--host", default="0.0.0.0", help="where /metrics, /healthz and /readyz are (default: everywhere)"
     )
     parser.add_argument("--port", type=int, default=METRICS_PORT, help=f"and their port (default: {METRICS_PORT})")
+    parser.add_argument(
+        TOKENS_OPTION,
+        default="",
+        metavar="FILE",
+        help="tokens, one a line, of which /metrics asks for one (default: for none)",
+    )
+    parser.add_argument(
+        CERTIFICATE_OPTION,
+        default="",
+        metavar="FOLDER",
+        help="tls.crt and tls.key, by which that port has TLS (default: it has none)",
+    )
     parser.add_argument(
         "--resync-seconds",
         type=float,
@@ -146,7 +163,11 @@ async def run(
                 telemetry,
                 health=lambda: _health(loops),
                 ready=lambda: "" if watching.is_set() else "not watching yet",
+                security=options.page,
             )
+        except (TokensUnusable, TlsSettingsError) as error:
+            print(f"{program.name}: {error}", file=sys.stderr)
+            return BAD_INPUT
         except OSError as error:
             print(f"{program.name}: --port={options.port}: {error.strerror or error}", file=sys.stderr)
             return BAD_INPUT

@@ -55,6 +55,7 @@ class TestClusters:
             (CLASH, "spec.listeners.external.bootstrapNodePort must not be one of the brokers' ports"),
             (NO_TLS, "spec.listeners.internal.authentication.type tls needs spec.listeners.internal.tls"),
             (GIVEN_NO_TLS, "spec.listeners.external.certificateSecret needs spec.listeners.external.tls"),
+            ({"metrics": {"secured": True}}, "spec.metrics.secured needs a cluster with TLS"),
             ({"authorization": {"type": "opa"}}, "spec.authorization.type: Unsupported value"),
             ({"authorization": {"type": "simple", "superUsers": ["a;User:b"]}}, "spec.authorization.superUsers[0]"),
             (

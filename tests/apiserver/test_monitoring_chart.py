@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from minikafka_kube.names import CLUSTER_LABEL, Names
+from minikafka_kube.names import CA_FILE, CLUSTER_LABEL, METRICS_TOKEN_FILE, Names
 
 from tests.apiserver.charts import check_values, lint, refused, rendered
 
@@ -128,6 +128,53 @@ def test_targets_are_called_as_their_brokers_are(discovery: str) -> None:
     }
     roles = [document for document in documents if document["kind"] == "Role"]
     assert len(roles) == (1 if discovery == "kubernetes" else 0)
+
+
+SECURED = (
+    *ONE_CLUSTER,
+    "--set=clusters[1].name=vault,clusters[1].namespace=mon,clusters[1].securedMetrics=true",
+)
+
+
+@pytest.mark.parametrize("discovery", ["dns", "kubernetes"])
+def test_a_cluster_with_secured_metrics_is_scraped_with_its_token(discovery: str) -> None:
+    documents = template(*SECURED, f"--set=prometheus.discovery={discovery}")
+    jobs = {job["job_name"]: job for job in scraping(documents)}
+    job, open_job = jobs["minikafka-brokers-mon-vault"], jobs["minikafka-brokers"]
+    names, folder = Names("mon", "vault"), "/etc/prometheus-access/vault"
+    assert (job["scheme"], job["authorization"]) == ("https", {"credentials_file": f"{folder}/{METRICS_TOKEN_FILE}"})
+    assert job["tls_config"] == {"ca_file": f"{folder}/{CA_FILE}", "server_name": names.bootstrap_host}
+    assert {"source_labels": [], "target_label": "job", "replacement": "minikafka-brokers"} in job["relabel_configs"]
+    assert "authorization" not in open_job and "vault" not in str(open_job.get("dns_sd_configs"))
+    for each, action in ((job, "keep"), (open_job, "drop")):
+        (rule,) = [
+            one
+            for one in each["relabel_configs"]
+            if one.get("action") == action and one["source_labels"] == ["__tmp_pod"]
+        ]
+        assert re.fullmatch(rule["regex"], f"mon/{names.pod(1)}")
+        assert not re.fullmatch(rule["regex"], f"lab/{names.pod(1)}")
+    (pod,) = [document["spec"]["template"]["spec"] for document in documents if document["kind"] == "Deployment"]
+    (volume,) = [one["secret"] for one in pod["volumes"] if "secret" in one]
+    assert volume["secretName"] == names.metrics_access
+    assert folder in [mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]]
+
+
+def test_a_pod_monitor_names_the_secret_beside_it() -> None:
+    found = {d["metadata"]["name"]: d for d in template(*SECURED, "--set=mode=operator") if d["kind"] == "PodMonitor"}
+    secured, names = found["watch-brokers-vault"], Names("mon", "vault")
+    assert secured["metadata"]["namespace"] == "mon"
+    assert secured["spec"]["selector"]["matchLabels"][CLUSTER_LABEL] == "vault"
+    (endpoint,) = secured["spec"]["podMetricsEndpoints"]
+    assert endpoint["authorization"] == {"credentials": {"name": names.metrics_access, "key": METRICS_TOKEN_FILE}}
+    assert endpoint["tlsConfig"]["ca"] == {"secret": {"name": names.metrics_access, "key": CA_FILE}}
+    assert (endpoint["scheme"], endpoint["tlsConfig"]["serverName"]) == ("https", names.bootstrap_host)
+    assert "mon/vault-broker-[0-9]+" in str(found["watch-brokers"]["spec"])
+
+
+def test_a_token_in_another_namespace_is_refused() -> None:
+    says = refused("watch", CHART, "clusters[0].name=vault,clusters[0].namespace=lab,clusters[0].securedMetrics=true")
+    assert "vault has securedMetrics in the namespace lab" in says
 
 
 def test_dashboards_are_there_for_grafana() -> None:

@@ -62,9 +62,10 @@ class Inside:
         self.kubectl = kubectl
         self.bootstrap = bootstrap
         pod: Object = yaml.safe_load(manifest("client.yaml", image=image("chaos")))
-        pod["spec"]["volumes"].append({"name": "ca", "secret": {"secretName": "demo-cluster-ca-cert"}})
         mounts = pod["spec"]["containers"][0]["volumeMounts"]
-        mounts.append({"name": "ca", "mountPath": "/ca", "readOnly": True})
+        for name, found in (("ca", "demo-cluster-ca-cert"), ("metrics", "demo-metrics-access")):
+            pod["spec"]["volumes"].append({"name": name, "secret": {"secretName": found}})
+            mounts.append({"name": name, "mountPath": f"/{name}", "readOnly": True})
         kubectl.apply(pod)
         kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=240s")
 
@@ -86,6 +87,19 @@ class Inside:
         how = ["exec", "--stdin", "client"] if stdin is not None else ["exec", "client"]
         command = ["minikafka", *arguments, "--bootstrap", bootstrap or self.bootstrap, *options]
         return self.kubectl(*how, "--", *command, stdin=stdin)
+
+    def metrics_status(self, token: str) -> int:
+        """What a broker answers who asks for its metrics with a token; nothing: without one."""
+        self.kubectl("exec", "--stdin", "client", "--", "sh", "-c", "cat >/tmp/token", stdin=token)
+        host = f"demo-broker-0.demo-brokers.{self.kubectl.namespace}.svc"
+        words = (
+            "from minikafka.client.metrics_access import MetricsAccess; "
+            "from minikafka.security.tls import TlsSettings; "
+            "access = MetricsAccess(TlsSettings(truststore_location='/metrics/ca.crt'), "
+            f"{'/tmp/token' if token else ''!r}); "
+            f"print(access.ask(access.url({host!r}, 9404), 30)[0])"
+        )
+        return int(self.kubectl("exec", "client", "--", "python3", "-c", words))
 
     def refused(self, *arguments: str, **how: Any) -> str:
         with pytest.raises(KubectlError) as said:
@@ -111,6 +125,12 @@ def test_two_users_by_kubectl_alone(secured: BrokerCluster) -> None:
     brokers = f"demo-broker-0.demo-brokers.{kubectl.namespace}.svc:9091"
     assert client.refused("topic", "list", bootstrap=brokers), "the port of brokers, with a password"
     assert client.refused("topic", "list", bootstrap=brokers, known=False)
+
+    token = secret(kubectl, "demo-metrics-access")["token"]
+    assert [client.metrics_status(each) for each in (token, "", f"{token}x")] == [200, 401, 401]
+    # The API server passes on no token: it would be its own.
+    with pytest.raises(KubectlError, match=r"401|nauthorized|must be logged in"):
+        kubectl("get", "--raw", f"/api/v1/namespaces/{kubectl.namespace}/pods/https:demo-broker-0:9404/proxy/metrics")
 
     before = secret(kubectl, "alice")["password"]
     kubectl("annotate", "mku", "alice", "minikafka.dev/renew=1")
@@ -141,6 +161,7 @@ def test_two_users_by_kubectl_alone(secured: BrokerCluster) -> None:
     )
     operator = ("logs", "--selector", "app.kubernetes.io/name=minikafka-operator", "--tail", "-1")
     said = kubectl.within(OPERATOR_NAMESPACE)(*operator)
+    assert token not in said
     told = said + json.dumps([secured.get(), *kubectl.objects.list("mku"), *kubectl.objects.list("event")])
     for password in (before, secret(kubectl, "alice")["password"]):
         assert password not in told
@@ -284,17 +305,20 @@ LOAD: Object = {
 
 
 def test_both_authorities_are_renewed_under_load(secured: BrokerCluster, tmp_path: Path) -> None:
-    """Nothing acknowledged is lost, nothing is refused, and no pod is replaced. The longest pause is printed."""
+    """With the token of metrics. Nothing acknowledged is lost, nothing is refused, and no pod is replaced. The longest pause is
+    printed."""
     kubectl = secured.kubectl
     kubectl.apply(CAROL, LOAD)
     kubectl("wait", "--for=condition=Ready", "mku/carol", "mkt/load-1", f"--timeout={SOON_SECONDS}s", timeout=400)
     before = {name: secret(kubectl, f"demo-{name}-ca-cert")["ca.crt"] for name in ("cluster", "clients")}
+    reader, token = Inside(kubectl, ""), secret(kubectl, "demo-metrics-access")["token"]
     pods = {pod["metadata"]["uid"] for pod in kubectl.objects.list("pod", secured.selector)}
     client = CarefulClient(secured, "carol", "load-1", tmp_path)
     with client.at_work():
         began = time.monotonic()
         for name in before:
             kubectl("annotate", "mkc", "demo", f"minikafka.dev/renew-{name}-ca=1")
+        kubectl("annotate", "mkc", "demo", "minikafka.dev/renew-metrics-token=1")
 
         def now() -> dict[str, str]:
             return {name: secret(kubectl, f"demo-{name}-ca-cert")["ca.crt"] for name in before}
@@ -308,6 +332,9 @@ def test_both_authorities_are_renewed_under_load(secured: BrokerCluster, tmp_pat
             what = f"{address} shows a certificate of the new CA"
             eventually(lambda: shows(address, trusted), seconds=SOON_SECONDS, what=what)  # noqa: B023
         renewed = time.monotonic()
+        what = "the old token of metrics counts no more"
+        eventually(lambda: reader.metrics_status(token), lambda now: now == 401, seconds=SOON_SECONDS, what=what)
+        assert reader.metrics_status(secret(kubectl, "demo-metrics-access")["token"]) == 200
         # Brokers that connect to each other anew do so with what they have now.
         restarts = secured.restarts(0)
         secured.kill_container(0)

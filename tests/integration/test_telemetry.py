@@ -574,6 +574,8 @@ SHOWN_BY_OTHERS = {
     "certificates_unusable",
     "token_keys_renewed",  # tests/unit/server/test_token_keys.py, and the next
     "token_keys_unusable",
+    "metrics_tokens_renewed",  # tests/unit/server/test_metrics_door.py, and the next
+    "metrics_tokens_unusable",
     "credential_set",  # tests/unit/server/test_authentication.py, and the next
     "credential_removed",
     "authorization_denied",  # tests/unit/server/test_authorization.py, and the next two

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import http.client
 import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from http import HTTPStatus
 from typing import NamedTuple
 
 from minikafka.cli.metadata import BrokerMetadata
 from minikafka.client.connection import BrokerConnection, NoAnswer
+from minikafka.client.metrics_access import KEYSTORE_KEY, MetricsAccess
 from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.security.bearer import TOKENS_KEY
+from minikafka.security.tls import TlsSettings
 
 _DESCRIBE_CONFIGS_NEWEST = 4
 _BROKER_RESOURCE = 4
@@ -19,7 +23,6 @@ _METRICS_PORT_KEY = "minikafka.metrics.port"
 NO_METRICS = f"has no {_METRICS_PORT_KEY}"
 """Why a broker that is not a MiniKafka, or not told a port, has no page; every other reason is trouble."""
 
-_PAGE_BYTES_MAX = 64 << 20
 _PARALLEL_MAX = 16
 
 _SAMPLE = re.compile(
@@ -77,46 +80,43 @@ def scrape(broker: BrokerMetadata, timeout: float, security: ClientSecurity = PL
     """One broker's page. Never raises for a broker that is silent or is not a MiniKafka."""
     port = None
     try:
-        port = _metrics_port(broker, timeout, security)
+        port, access = _metrics_port(broker, timeout, security)
         if port is None:
             return Page(None, {}, NO_METRICS)
-        return Page(port, parse(_get(broker.host, port, timeout)), None)
+        return Page(port, parse(_get(access, access.url(broker.host, port), timeout)), None)
     except NoAnswer as refusal:
         return Page(port, {}, str(refusal))
-    except (OSError, http.client.HTTPException) as error:
+    except OSError as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return Page(port, {}, f"metrics port {port}: {reason}")
 
 
-def _metrics_port(broker: BrokerMetadata, timeout: float, security: ClientSecurity) -> int | None:
+def _metrics_port(broker: BrokerMetadata, timeout: float, security: ClientSecurity) -> tuple[int | None, MetricsAccess]:
+    """Return the port, and how it is read: by TLS when the broker says so."""
     values = {
         "resources": [
             {
                 "resource_type": _BROKER_RESOURCE,
                 "resource_name": str(broker.id),
-                "configuration_keys": [_METRICS_PORT_KEY],
+                "configuration_keys": [_METRICS_PORT_KEY, KEYSTORE_KEY],
             }
         ]
     }
     with BrokerConnection(broker.host, broker.port, timeout, security) as connection:
         answer = connection.request(ApiKey.DESCRIBE_CONFIGS, _DESCRIBE_CONFIGS_NEWEST, values)
-    for result in answer.results:
-        for config in result.configs:
-            if config.name == _METRICS_PORT_KEY and config.value and config.value.isdigit():
-                return int(config.value) or None
-    return None
+    found = {config.name: config.value or "" for result in answer.results for config in result.configs}
+    port = found.get(_METRICS_PORT_KEY, "")
+    tls = (security.metrics.tls or TlsSettings()) if found.get(KEYSTORE_KEY) else None
+    return (int(port) or None if port.isdigit() else None), replace(security.metrics, tls=tls)
 
 
-def _get(host: str, port: int, timeout: float) -> str:
-    connection = http.client.HTTPConnection(host, port, timeout=timeout)
-    try:
-        connection.request("GET", "/metrics", headers={"Accept": "text/plain"})
-        response = connection.getresponse()
-        if response.status != 200:
-            raise http.client.HTTPException(f"HTTP status {response.status}")
-        return response.read(_PAGE_BYTES_MAX).decode()
-    finally:
-        connection.close()
+def _get(access: MetricsAccess, url: str, timeout: float) -> str:
+    status, page = access.ask(url, timeout)
+    if status == HTTPStatus.UNAUTHORIZED:
+        raise OSError(f"asks for a token: name {TOKENS_KEY} in the file of --command-config")
+    if status != HTTPStatus.OK:
+        raise OSError(f"HTTP status {status}")
+    return page.decode()
 
 
 def parse(page: str) -> dict[tuple[str, int], Replica]:

@@ -273,7 +273,7 @@ def show(info: ClusterInfo, *, as_json: bool) -> None:
             broker.pid,
             address,
             f"{HOST}:{broker.replication_port}",
-            f"http://{HOST}:{broker.metrics_port}/metrics",
+            broker.metrics_url,
             broker.rack,
         )
         for broker, address in zip(info.brokers, info.bootstrap.split(","), strict=True)

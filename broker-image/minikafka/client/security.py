@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from minikafka.client.metrics_access import OPEN, MetricsAccess
 from minikafka.security.ciphers import openssl_name
 from minikafka.security.oauthbearer import expiry_of, read_token_file
 from minikafka.security.sasl_client import Login
@@ -18,6 +19,8 @@ class ClientSecurity:
 
     tls: TlsSettings | None = None
     login: Login | None = None
+    metrics: MetricsAccess = OPEN
+    """How the brokers' metrics are read."""
 
     @property
     def protocol(self) -> str:

@@ -14,6 +14,7 @@ from minikafka.config.listeners import advertised_default, check_listeners
 from minikafka.config.properties import expand_environment, read_properties
 from minikafka.config.refusals import refusal
 from minikafka.config.topic import TopicConfig, parse_topic_overrides
+from minikafka.security.tls import TlsSettings
 
 BROKER_KEYS: dict[str, Key[Any]] = declared(BrokerKeys)
 _TOPIC_CACHE_LIMIT = 10_000  # distinct sets of overrides; real clusters have a handful, a fuzzer must not fill memory
@@ -76,6 +77,19 @@ class BrokerConfig(BrokerKeys):
     def security(self, listener: str) -> ListenerSecurity:
         """Return how a listener is secured."""
         return self._security.get(listener, PLAINTEXT)
+
+    @property
+    def metrics_tls(self) -> TlsSettings | None:
+        """TLS of the port of /metrics; None: it has none."""
+        keystore = self.minikafka_metrics_ssl_keystore_location
+        if keystore is None:
+            return None
+        return TlsSettings(
+            keystore_location=keystore,
+            key_password=self.ssl_key_password or "",
+            enabled_protocols=self.ssl_enabled_protocols,
+            cipher_suites=self.ssl_cipher_suites,
+        )
 
     def topic(self, overrides: Mapping[str, str]) -> TopicConfig:
         """The settings of a topic with these overrides; cached. Raises :class:`ConfigError`."""

@@ -377,6 +377,17 @@ class MiniKafkaOwn:
         0, 65_535, doc="Port of /metrics, /healthz and /readyz; 0 lets the system choose. Without it: none."
     )
     minikafka_metrics_host = text("127.0.0.1", doc="Address that port is opened on.", pattern=r"[A-Za-z0-9.:_%-]+")
+    minikafka_metrics_tokens_path = optional_text(
+        doc="File of tokens, one a line: who asks for anything but /healthz and /readyz has to show one of them "
+        "(Authorization: Bearer TOKEN). It is looked at with each request, so a token is replaced by adding a second one. "
+        "Without it everybody is answered. Commands send the first of the file that theirs names.",
+        allowed="a file path",
+    )
+    minikafka_metrics_ssl_keystore_location = optional_text(
+        doc="PEM file with a private key and its certificates, by which that port has TLS, with the ssl.enabled.protocols, "
+        "ssl.cipher.suites and ssl.key.password of listeners. It is looked at whenever a connection begins. Without it: no TLS.",
+        allowed="a file path",
+    )
     minikafka_ready_in_sync_timeout_ms = long(
         0,
         0,

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from minikafka.client.metrics_access import OPEN, MetricsAccess
 from minikafka.client.security import ClientSecurity
+from minikafka.config.broker_keys import MiniKafkaOwn
 from minikafka.config.keys import ConfigError, Key, class_name, declared, one_of, password
 from minikafka.config.listener_security import tls_problems, tls_settings
 from minikafka.config.oauth_settings import TOKEN_URL
 from minikafka.config.properties import read_properties
 from minikafka.config.security_keys import MECHANISMS, OAUTHBEARER_PACKAGE, Security
+from minikafka.security.bearer import TOKENS_KEY
 from minikafka.security.jaas import MODULES, LoginModule, parse_for
 from minikafka.security.oauthbearer import MECHANISM as OAUTHBEARER
 from minikafka.security.oauthbearer import path_of
@@ -22,7 +25,7 @@ _OF_BOTH_SIDES = (
     "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.key.password",
     "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.certificates",
     "ssl.enabled.protocols", "ssl.protocol", "ssl.cipher.suites", "ssl.endpoint.identification.algorithm",
-    TOKEN_URL,
+    TOKEN_URL, TOKENS_KEY,
 )  # fmt: skip
 
 
@@ -46,7 +49,8 @@ class OfClients:
     )
 
 
-KEYS: dict[str, Key[Any]] = declared(OfClients) | {name: declared(Security)[name] for name in _OF_BOTH_SIDES}
+_OF_BROKERS = declared(Security) | declared(MiniKafkaOwn)
+KEYS: dict[str, Key[Any]] = declared(OfClients) | {name: _OF_BROKERS[name] for name in _OF_BOTH_SIDES}
 
 
 def read_client_security(path: str | Path) -> ClientSecurity:
@@ -70,9 +74,9 @@ def client_security(properties: Mapping[str, str]) -> ClientSecurity:
             problems.extend(error.problems)
     if problems:
         raise ConfigError(*problems)
-    protocol = values["security.protocol"]
+    protocol, tokens_path = values["security.protocol"], values[TOKENS_KEY] or ""
     tls = None
-    if protocol.endswith("SSL"):
+    if protocol.endswith("SSL") or tokens_path:
         read = {**values, "ssl.client.auth": "none"}.__getitem__
         tls = tls_settings(read)
         problems.extend(tls_problems("", tls, read, needs_keystore=False))
@@ -83,7 +87,11 @@ def client_security(properties: Mapping[str, str]) -> ClientSecurity:
             client_context(tls)
         except TlsSettingsError as error:
             raise ConfigError(str(error)) from error
-    return ClientSecurity(tls, _login(values) if protocol.startswith("SASL") else None)
+    return ClientSecurity(
+        tls if protocol.endswith("SSL") else None,
+        _login(values) if protocol.startswith("SASL") else None,
+        OPEN if tls is None else MetricsAccess(tls, tokens_path),
+    )
 
 
 def _login(values: Mapping[str, Any]) -> Login:

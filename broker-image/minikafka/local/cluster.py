@@ -7,16 +7,17 @@ by its data directory. So nothing is kept in this object but paths; what runs is
 from __future__ import annotations
 
 import contextlib
-import http.client
 import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from minikafka.client.metrics_access import OPEN, MetricsAccess, own_access
 from minikafka.local import pids, process
 from minikafka.local.errors import BadRequest, BrokerFailed, ClusterError
 from minikafka.local.layout import (
@@ -179,6 +180,11 @@ class LocalCluster:
         return ClusterInfo(record.bootstrap, record.cluster_id, brokers)
 
     @property
+    def metrics_access(self) -> MetricsAccess:
+        """How the metrics of its brokers are read."""
+        return own_access(self._record().config)
+
+    @property
     def bootstrap(self) -> str:
         """All listeners, for a client's ``bootstrap.servers``."""
         return self._record().bootstrap
@@ -203,7 +209,8 @@ class LocalCluster:
                 return "down"
             if process.state(handle.identity.pid) in process.STOPPED:
                 return "paused"
-        return "up" if is_ready(self._record().metrics_port(broker)) else "starting"
+        record = self._record()
+        return "up" if is_ready(record.metrics_port(broker), own_access(record.config)) else "starting"
 
     def wait_ready(self, timeout: float = READY_TIMEOUT, brokers: Iterable[int] | None = None) -> None:
         """Wait until these brokers (all of them when not named) answer /readyz with 200.
@@ -212,11 +219,12 @@ class LocalCluster:
             BrokerFailed: one ended meanwhile, or was not ready after ``timeout`` seconds.
         """
         record = self._record()
+        access = own_access(record.config)
         pending = list(record.ids if brokers is None else brokers)
         started = time.monotonic()
         deadline = started + timeout
         while pending:
-            pending = [broker for broker in pending if not is_ready(record.metrics_port(broker))]
+            pending = [broker for broker in pending if not is_ready(record.metrics_port(broker), access)]
             for broker in pending:
                 identity = pids.recorded(self.data, broker)
                 if self.pid(broker) is None:
@@ -406,16 +414,12 @@ class LocalCluster:
             yield
 
 
-def is_ready(metrics_port: int) -> bool:
+def is_ready(metrics_port: int, access: MetricsAccess = OPEN) -> bool:
     """Return whether a broker on this machine answers /readyz with 200."""
-    connection = http.client.HTTPConnection(HOST, metrics_port, timeout=1.0)
     try:
-        connection.request("GET", "/readyz")
-        return connection.getresponse().status == 200
-    except (OSError, http.client.HTTPException):
+        return access.ask(access.url(HOST, metrics_port, "/readyz"), 1.0)[0] == HTTPStatus.OK
+    except OSError:
         return False
-    finally:
-        connection.close()
 
 
 def _shown(value: object) -> str:

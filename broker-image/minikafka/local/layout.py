@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from minikafka.client.metrics_access import own_access
 from minikafka.local.errors import BadRequest, ClusterError
 from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET, METRICS_PORT_OFFSET, PROXY_PORT_OFFSET
 
@@ -70,6 +71,7 @@ class BrokerInfo:
     unflushed_dir: str | None
     events_path: str
     log_path: str
+    metrics_url: str
     rack: str | None = None
 
 
@@ -248,6 +250,7 @@ def broker_info(data: Path, record: ClusterRecord, broker: int, pid: int | None)
         unflushed_dir=str(folder / "unflushed") if record.unflushed else None,
         events_path=str(folder / "events.jsonl"),
         log_path=str(folder / "broker.log"),
+        metrics_url=own_access(record.config).url(HOST, record.metrics_port(broker)),
         rack=record.rack(broker),
     )
 

@@ -152,6 +152,18 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
+METRICS_PREFIX = "minikafka.metrics."
+
+
+def metrics_context(settings: TlsSettings) -> ssl.SSLContext:
+    """As `server_context`, of the port of /metrics, whose key store is named with a prefix. Raises TlsSettingsError."""
+    try:
+        return server_context(settings)
+    except TlsSettingsError as error:
+        own = str(error).startswith(KEYSTORE)
+        raise TlsSettingsError(f"{METRICS_PREFIX}{error}" if own else str(error)) from None
+
+
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
     """Of the side that connects. Raises TlsSettingsError."""
     context = _new_context(settings, ssl.PROTOCOL_TLS_CLIENT)

@@ -21,6 +21,7 @@ from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.api import load_handlers
 from minikafka.server.api.fetch import FOLLOWER_FETCH
 from minikafka.server.authorization.service import Authorization
+from minikafka.server.channels import METRICS
 from minikafka.server.connection import ClientConnection
 from minikafka.server.connections import ConnectionRegistry
 from minikafka.server.context import BrokerContext
@@ -30,7 +31,7 @@ from minikafka.server.group_service import GroupService
 from minikafka.server.hooks import HookedConnection, HookedReplicas, Hooks
 from minikafka.server.hosting import PartitionHost
 from minikafka.server.housekeeping import Housekeeping
-from minikafka.server.http import MetricsServer
+from minikafka.server.http import MetricsDoor, MetricsServer
 from minikafka.server.listeners import Listeners
 from minikafka.server.machine import Machine
 from minikafka.server.membership import AlterPartitionSender, Membership
@@ -45,7 +46,6 @@ from minikafka.server.quotas import ClientQuotas
 from minikafka.server.readiness import Readiness
 from minikafka.server.request_memory import RequestMemory
 from minikafka.server.topic_requests import TopicRequests
-from minikafka.telemetry.event_limit import EventLimit
 from minikafka.telemetry.exposition import BrokerCollector
 
 DISK_FULL = HTTPStatus.INSUFFICIENT_STORAGE
@@ -99,8 +99,6 @@ class Broker:
 
         # what is known of the cluster, and how others reach this broker
         self.metadata = MetadataCache(store, context.clock, config.inter_broker_listener)
-        self.strangers = EventLimit(context.clock.now)
-        """Of events about who is not let in."""
         self.authorization = Authorization(config, self.metadata, context.stats, context.events.emit, context.clock.now)
         self.quotas = ClientQuotas(config, self.metadata, context.stats, context.events.emit, context.clock.now)
         memory = config.queued_max_request_bytes
@@ -246,7 +244,13 @@ class Broker:
             events=self.events,
             failed=self.context.health.problems,
         )
-        self._metrics = MetricsServer(collector.render, self.context.health.verdict, self._readiness, self.hooks)
+        channels = self.context.channels
+        door = MetricsDoor(
+            tls=lambda: channels.accept(METRICS),
+            tokens=channels.metrics_tokens,
+            refused=lambda address, reason: self.context.not_let_in(address, METRICS, reason),
+        )
+        self._metrics = MetricsServer(collector.render, self.context.health.verdict, self._readiness, self.hooks, door)
         host, port = self.config.minikafka_metrics_host, self.config.minikafka_metrics_port
         try:
             await self._metrics.start(host, port)

@@ -8,13 +8,17 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 
 from minikafka.config import BrokerConfig, ConfigError
+from minikafka.security.bearer import AcceptedTokens, TokensUnusable
 from minikafka.security.oauthbearer import AccessToken
 from minikafka.security.sasl_client import AuthenticationError, Login
 from minikafka.security.scram import ScramCredential, credential_of
-from minikafka.security.tls import FreshContext, TlsSettingsError, client_context, server_context
+from minikafka.security.tls import FreshContext, TlsSettingsError, client_context, metrics_context, server_context
 from minikafka.security.tls_stream import TlsStream
 from minikafka.server.peer import PeerConnection, connect
 from minikafka.server.token_keys import TokenKeys, open_token_keys
+
+METRICS = "metrics"
+"""In events, where others have a listener's name: the port of /metrics."""
 
 Tell = Callable[..., None]
 Repeat = Callable[[str, Callable[[], object]], "asyncio.Task[None]"]
@@ -40,6 +44,7 @@ class Channels:
         self._accepting: dict[str, FreshContext] = {}
         self._connecting: FreshContext | None = None
         self._token_keys: dict[str, TokenKeys] = {}
+        self.metrics_tokens: AcceptedTokens | None = None
         self._refreshing: list[asyncio.Task[None]] = []
         self.passing_secret = secrets.token_bytes(32)
         """Of false salts, while the cluster store has none: then there are no users in it, either."""
@@ -60,7 +65,15 @@ class Channels:
             tls = self._config.security(inter_broker).tls
             if tls is not None:  # the listener's context tells of changed files, and this one need not
                 self._connecting = FreshContext(tls, client_context)
-        except TlsSettingsError as error:
+            tls = self._config.metrics_tls
+            if tls is not None:
+                self._accepting[METRICS] = FreshContext(
+                    tls, metrics_context, self._unusable(METRICS), self._renewed(METRICS)
+                )
+            path = self._config.minikafka_metrics_tokens_path
+            if path is not None:
+                self.metrics_tokens = AcceptedTokens(path, self._tokens_unusable, self._tokens_renewed)
+        except (TlsSettingsError, TokensUnusable) as error:
             raise ConfigError(str(error)) from error
         for endpoint in self._config.listeners:
             oauth = self._config.security(endpoint.name).oauth
@@ -96,6 +109,13 @@ class Channels:
 
     def _renewed(self, listener: str) -> Callable[[], None]:
         return lambda: self._emit("certificates_renewed", listener=listener)
+
+    def _tokens_unusable(self, problem: str) -> None:
+        self._warn("tokens of metrics", f"the tokens before stay in force: {problem}")
+        self._emit("metrics_tokens_unusable", error=problem)
+
+    def _tokens_renewed(self) -> None:
+        self._emit("metrics_tokens_renewed")
 
     def accept(self, listener: str) -> TlsStream | None:
         """TLS of a connection that comes in at a listener; None where there is none."""

@@ -202,17 +202,8 @@ class ClientConnection(FrameProtocol):
         self.refused(f"TLS: {tls_reason(error)}")
 
     def refused(self, reason: str, principal: str | None = None) -> None:
-        """Tell that this client is not let in; a stranger can bring this about as often as he likes."""
-        self.stats.failed_authentications += 1
-        if not self.broker.strangers.takes(object()):
-            return
-        self.broker.events.emit(
-            "authentication_failed",
-            principal=principal,
-            address=self.client_host,
-            listener=self.listener,
-            reason=reason,
-        )
+        """Tell that this client is not let in."""
+        self.broker.context.not_let_in(self.client_host, self.listener, reason, principal)
 
     def unreadable(self, file: Any, error: OSError) -> None:
         self.broker.reporter.file_failed(file, error)

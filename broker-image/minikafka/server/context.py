@@ -11,6 +11,7 @@ from minikafka.server.health import Health
 from minikafka.server.machine import Machine
 from minikafka.server.observer import BrokerObserver
 from minikafka.server.supervision import Supervisor
+from minikafka.telemetry.event_limit import EventLimit
 from minikafka.telemetry.stats import BrokerStats
 
 WARN_AGAIN_SECONDS = 60.0
@@ -37,6 +38,7 @@ class BrokerContext:
         self.health = Health(self.events.emit, self.clock.now)
         self.supervisor = Supervisor(self.health, self.handler_failed)
         self._warned: dict[str, float] = {}
+        self._strangers = EventLimit(self.clock.now)
         self.channels = Channels(config, self.events.emit, self.warn_rarely, self.clock.unix_ms)
 
     def client_id(self, purpose: str) -> str:
@@ -66,6 +68,14 @@ class BrokerContext:
         self._warned[key] = now
         self.warn(line)
         return True
+
+    def not_let_in(self, address: str, listener: str, reason: str, principal: str | None = None) -> None:
+        """Tell that a client is not let in; a stranger can bring this about as often as he likes."""
+        self.stats.failed_authentications += 1
+        if self._strangers.takes(object()):
+            self.events.emit(
+                "authentication_failed", principal=principal, address=address, listener=listener, reason=reason
+            )
 
     def bad_request(self, host: str, problem: str) -> None:
         """A client sent what no broker can make sense of."""

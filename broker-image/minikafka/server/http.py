@@ -3,17 +3,23 @@ may have them).
 
 h11 for the protocol, asyncio for the bytes, because a web framework costs more memory than the rest of the broker. What
 scrapers and kubelets need: GET and HEAD, keep-alive (HTTP/1.1), pipelining in order, no request bodies (a POST to ``/hooks``
-says all in its query). Every connection is bounded in time and bytes, so that a slow or rude client can do no harm.
+says all in its query). Every connection is bounded in time and bytes, so that a slow or rude client can do no harm. Where
+there are tokens, whatever is no probe asks for one; a kubelet has none.
 """
 
 import asyncio
 import json
+import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, Protocol, cast
 from urllib.parse import parse_qsl
 
 import h11
+
+from minikafka.security.bearer import AcceptedTokens
+from minikafka.security.tls_stream import TlsStream, tls_reason
 
 REQUEST_BYTES_MAX: Final = 8 * 1024
 """Request line and headers together; a scraper sends a few hundred bytes."""
@@ -29,6 +35,8 @@ METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
 _VERSIONS = (b"1.0", b"1.1")
 _METHODS = (b"GET", b"HEAD")
+_PROBES = (b"/healthz", b"/readyz")
+_READ_BYTES = 1 << 16
 HOOKS: Final = "/hooks"
 _JSON = "application/json"
 
@@ -43,6 +51,15 @@ class Orders(Protocol):
     def as_json(self) -> dict[str, Any]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class MetricsDoor:
+    """Who is let in: ``tls`` makes that of a new connection, None: there is none. ``refused`` gets an address and a reason."""
+
+    tls: Callable[[], TlsStream | None] = lambda: None
+    tokens: AcceptedTokens | None = None
+    refused: Callable[[str, str], object] = lambda _address, _reason: None
+
+
 class MetricsServer:
     """Serves what its callables say: ``metrics`` the page, ``health`` and ``ready`` a verdict with its reason.
 
@@ -50,8 +67,16 @@ class MetricsServer:
     gives, and the reason. ``orders`` is what `/hooks` stands for, where there is such a thing.
     """
 
-    def __init__(self, metrics: Callable[[], bytes], health: Probe, ready: Probe, orders: Orders | None = None) -> None:
+    def __init__(
+        self,
+        metrics: Callable[[], bytes],
+        health: Probe,
+        ready: Probe,
+        orders: Orders | None = None,
+        door: MetricsDoor = MetricsDoor(),
+    ) -> None:
         self._metrics = metrics
+        self.door = door
         self._orders = orders
         self._probes = {"/healthz": health, "/readyz": ready}
         self._server: asyncio.Server | None = None
@@ -82,6 +107,13 @@ class MetricsServer:
         """Whether there is such a method for this target."""
         on_hooks = self._orders is not None and target.partition(b"?")[0] == HOOKS.encode()
         return method in _METHODS or (on_hooks and method == b"POST")
+
+    def unauthorized(self, request: h11.Request) -> str:
+        """Why this request is not let in, or nothing."""
+        tokens = self.door.tokens
+        if tokens is None or request.target.partition(b"?")[0] in _PROBES:
+            return ""
+        return tokens.refusal(value.decode("latin-1") for name, value in request.headers if name == b"authorization")
 
     def answer(self, target: str, method: str = "GET") -> tuple[int, str, bytes]:
         """Status, content type and body for a request target."""
@@ -117,6 +149,7 @@ class _Connection(asyncio.Protocol):
         self._closing = False  # nothing more is answered
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._tls: TlsStream | None = None
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -130,6 +163,9 @@ class _Connection(asyncio.Protocol):
             return
         self._server.connections.add(self)
         self._restart_timer()
+        self._tls = self._server.door.tls()
+        if self._tls is not None:
+            self._tls.attach(_Wire(transport))
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self._server.connections.discard(self)
@@ -156,13 +192,41 @@ class _Connection(asyncio.Protocol):
         self._transport.resume_reading()
         self._answer_all()
         if self._ended and self._writable:
-            self._transport.close()
+            self._close()
 
     def data_received(self, data: bytes) -> None:
         if self._closing:
             return
-        self._http.receive_data(data)
+        if self._tls is None:
+            self._http.receive_data(data)
+        else:
+            try:
+                self._decrypt(self._tls, data)
+            except ssl.SSLError as error:
+                self._tell(f"TLS: {tls_reason(error)}")
+                self._close()
+                return
         self._answer_all()
+        if self._ended and self._writable and not self._closing:
+            self._close()
+
+    def _decrypt(self, tls: TlsStream, data: bytes) -> None:
+        """Raises ssl.SSLError."""
+        tls.feed(memoryview(data))
+        if not tls.established:
+            tls.shake_hands()
+            tls.flush()
+        room = memoryview(bytearray(_READ_BYTES))
+        while tls.established and (read := tls.read_into(room)) is not None:
+            if read == 0:
+                self._ended = True
+                return
+            self._http.receive_data(bytes(room[:read]))
+
+    def _tell(self, reason: str) -> None:
+        assert self._transport is not None
+        peer = self._transport.get_extra_info("peername")
+        self._server.door.refused(peer[0] if isinstance(peer, tuple) else "", reason)
 
     def _restart_timer(self) -> None:
         if self._timer is not None:
@@ -181,6 +245,9 @@ class _Connection(asyncio.Protocol):
             if isinstance(event, h11.Request):
                 self._request = event
                 refusal = _refusal(event, self._server.takes(event.method, event.target))
+                if refusal is None and (reason := self._server.unauthorized(event)):
+                    refusal = HTTPStatus.UNAUTHORIZED
+                    self._tell(reason)
                 if refusal is not None:
                     self._refuse(refusal)
             elif isinstance(event, h11.EndOfMessage):
@@ -208,6 +275,8 @@ class _Connection(asyncio.Protocol):
         fixed = [("Connection", "close")]
         if status == HTTPStatus.METHOD_NOT_ALLOWED:
             fixed.append(("Allow", b", ".join(_METHODS).decode()))
+        if status == HTTPStatus.UNAUTHORIZED:
+            fixed.append(("WWW-Authenticate", "Bearer"))
         self._send(status, _TEXT, f"{status} {HTTPStatus(status).phrase}\n".encode(), fixed)
         self._close()
 
@@ -224,12 +293,31 @@ class _Connection(asyncio.Protocol):
         if self._request is None or self._request.method != b"HEAD":
             parts.append(self._http.send(h11.Data(data=body)))
         parts.append(self._http.send(h11.EndOfMessage()))
-        self._transport.write(b"".join(part for part in parts if part))
+        answer = b"".join(part for part in parts if part)
+        if self._tls is None:
+            self._transport.write(answer)
+            return
+        left = memoryview(answer)
+        while left:
+            left = left[self._tls.send(left) :]
 
     def _close(self) -> None:
         assert self._transport is not None
         self._closing = True
+        if self._tls is not None:
+            self._tls.say_goodbye()
         self._transport.close()
+
+
+class _Wire:
+    """What TLS takes for its socket: a transport, which takes everything."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def send(self, data: memoryview) -> int:
+        self._transport.write(data)
+        return len(data)
 
 
 def _refusal(request: h11.Request, known: bool) -> int | None:

@@ -117,7 +117,8 @@ EVENTS: Mapping[str, EventDeclaration] = {
         ("error", "place"),
     ),
     "authentication_failed": EventDeclaration(
-        "A client was not let in: its certificate, its password, or what it asked for before it had logged in. "
+        "A client was not let in: its certificate, its password, its token, or what it asked for before it had logged in "
+        "(listener metrics: at the port of /metrics). "
         "At most a hundred a minute.",
         ("principal", "address", "listener", "reason"),
     ),
@@ -150,6 +151,10 @@ EVENTS: Mapping[str, EventDeclaration] = {
     "token_keys_unusable": EventDeclaration(
         "They cannot be read; those that were read before stay in force, and without any no token is believed.",
         ("listener", "error"),
+    ),
+    "metrics_tokens_renewed": EventDeclaration("The tokens by which /metrics is read are others now.", ()),
+    "metrics_tokens_unusable": EventDeclaration(
+        "The file of them has changed, and cannot be used; the tokens before stay in force.", ("error",)
     ),
     # the controller
     "controller_elected": EventDeclaration("This broker is the controller now.", ("controller_epoch",)),

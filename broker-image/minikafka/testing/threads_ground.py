@@ -17,11 +17,12 @@ from minikafka_chaos.grounds import BrokerCondition
 from minikafka_chaos.grounds.by_broker import BrokerVerbs, loss_seed
 from minikafka_chaos.links.thread import LinkThread
 from minikafka_chaos.load.kafka_clients import KafkaClients
-from minikafka_chaos.record.observe import ReplicaStatus, Sample, scrape_or_nothing, scrape_status
+from minikafka_chaos.record.observe import ReplicaStatus, Sample, reader, scrape_or_nothing, scrape_status
 from minikafka_chaos.record.replica_logs import ReplicaLog, read_replica_log
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets, WipeMode, healed, link_rules
 from minikafka_chaos.scenario.scenario import ScenarioSpec
 
+from minikafka.client.metrics_access import MetricsAccess, own_access
 from minikafka.config import BrokerConfig, ConfigError
 from minikafka.local.cluster import DOWN_TIMEOUT, READY_TIMEOUT, is_ready
 from minikafka.local.layout import CLIENTS, INTER_BROKER, lab_defaults, new_cluster_id
@@ -147,7 +148,11 @@ class ThreadsGround(BrokerVerbs):
         return next(f"{each.host}:{each.port}" for each in self._config[broker].listeners if each.name == CLIENTS)
 
     def metrics_url(self, broker: int) -> str:
-        return f"http://{HOST}:{self._config[broker].minikafka_metrics_port}/metrics"
+        return self.metrics_access.url(HOST, self._config[broker].minikafka_metrics_port)
+
+    @property
+    def metrics_access(self) -> MetricsAccess:
+        return own_access(self._config[self.brokers[0]].static)
 
     def condition(self, broker: int) -> BrokerCondition:
         thread = self._threads.get(broker)
@@ -158,7 +163,7 @@ class ThreadsGround(BrokerVerbs):
     def is_ready(self, broker: int) -> bool:
         port = self._config[broker].minikafka_metrics_port
         assert port is not None
-        return self.condition(broker) is BrokerCondition.RUNNING and is_ready(port)
+        return self.condition(broker) is BrokerCondition.RUNNING and is_ready(port, self.metrics_access)
 
     def wait_ready(self, broker: int, deadline_s: float) -> None:
         deadline = time.monotonic() + deadline_s
@@ -251,13 +256,13 @@ class ThreadsGround(BrokerVerbs):
     # -- evidence ------------------------------------------------------------------------------------------------------
 
     def metrics(self, broker: int) -> Sequence[Sample]:
-        return scrape_or_nothing(self.metrics_url(broker))
+        return scrape_or_nothing(self.metrics_url(broker), reader(self.metrics_access))
 
     def observer(self, folder: Path) -> None:
         del folder
 
     def replica_status(self, broker: int, topic_partition: TopicPartition) -> ReplicaStatus:
-        return scrape_status(self.metrics_url(broker), topic_partition)
+        return scrape_status(self.metrics_url(broker), topic_partition, reader(self.metrics_access))
 
     def checkpointed_high_watermark(self, broker: int, topic_partition: TopicPartition) -> None:
         del broker, topic_partition

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from minikafka_kube.conditions import condition
 from minikafka_kube.kinds import USER, Object
-from minikafka_kube.names import Names
+from minikafka_kube.names import CA_FILE, METRICS_TOKEN_FILE, Names
 from minikafka_kube.security import is_secured
 
 from minikafka_chaos.controller.kinds import TEMPLATE_ANNOTATION, user_name
@@ -25,7 +25,8 @@ CREDENTIALS_PATH: Final = "/credentials"
 CREDENTIALS_VOLUME: Final = "credentials"
 PASSWORD_FILE: Final = "sasl.jaas.config"
 CERTIFICATE_FILE: Final = "user.pem"
-CA_FILE: Final = "ca.crt"
+METRICS_FOLDER: Final = "metrics"
+"""Where what metrics are read with is."""
 _FILES: Final = {"scram-sha-512": PASSWORD_FILE, "tls": CERTIFICATE_FILE}
 """What of a user's Secret a client needs, for each way to log in."""
 _READABLE_BY_GROUP: Final = 0o440
@@ -43,6 +44,8 @@ class InternalListener:
     """The Secret whose certificate brokers show there; empty: certificates of the cluster CA."""
     lets_anonymous: bool = False
     """Whether who has not logged in is a super user."""
+    secured_metrics: bool = False
+    """Whether brokers' metrics are read by TLS and with a token."""
 
     @property
     def protocol(self) -> str:
@@ -64,6 +67,7 @@ def secured_listener(cluster: Object | None) -> InternalListener | None:
         bool(authorization),
         str((listener.get("certificateSecret") or {}).get("name") or ""),
         "ANONYMOUS" in (authorization.get("superUsers") or ()),
+        bool((spec.get("metrics") or {}).get("secured")),
     )
 
 
@@ -140,14 +144,17 @@ def mounted(experiment: Object, cluster: Object | None) -> tuple[dict[str, Any],
     if cluster is None or listener is None:
         return None
     sources = []
+    names = Names(experiment["metadata"]["namespace"], cluster["metadata"]["name"])
     if listener.authentication:
         name = user_name(experiment["metadata"]["name"])
         sources.append(_source(name, _FILES[listener.authentication]))
     if listener.tls and listener.certificate_secret:
         sources.append(_source(listener.certificate_secret, CA_FILE, optional=True))
     elif listener.tls:
-        names = Names(experiment["metadata"]["namespace"], cluster["metadata"]["name"])
         sources.append(_source(names.cluster_ca_cert, CA_FILE))
+    if listener.secured_metrics:
+        items = [{"key": file, "path": f"{METRICS_FOLDER}/{file}"} for file in (METRICS_TOKEN_FILE, CA_FILE)]
+        sources.append({"secret": {"name": names.metrics_access, "items": items}})
     if not sources:
         return None
     volume = {"name": CREDENTIALS_VOLUME, "projected": {"defaultMode": _READABLE_BY_GROUP, "sources": sources}}

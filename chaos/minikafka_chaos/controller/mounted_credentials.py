@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from minikafka.client.metrics_access import MetricsAccess
 from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.config.client_properties import client_security
 from minikafka.config.keys import ConfigError
+from minikafka.security.tls import TlsSettings
+from minikafka_kube.names import CA_FILE, METRICS_TOKEN_FILE
 
-from minikafka_chaos.controller.credentials import CA_FILE, CERTIFICATE_FILE, PASSWORD_FILE, InternalListener
+from minikafka_chaos.controller.credentials import CERTIFICATE_FILE, METRICS_FOLDER, PASSWORD_FILE, InternalListener
 from minikafka_chaos.errors import ToolTrouble
 
 
@@ -27,8 +31,13 @@ def mounted_security(listener: InternalListener | None, folder: Path) -> ClientS
         if listener.tls and ((folder / CA_FILE).exists() or not listener.certificate_secret):
             properties["ssl.truststore.type"] = "PEM"
             properties["ssl.truststore.location"] = str(folder / CA_FILE)
-        return client_security(properties)
+        found = client_security(properties)
     except OSError as error:
         raise ToolTrouble(f"the credentials of the experiment cannot be read: {error}") from error
     except ConfigError as error:
         raise ToolTrouble(f"the credentials of the experiment are of no use: {error}") from error
+    if not listener.secured_metrics:
+        return found
+    metrics = folder / METRICS_FOLDER
+    trust = TlsSettings(truststore_location=str(metrics / CA_FILE))
+    return replace(found, metrics=MetricsAccess(trust, str(metrics / METRICS_TOKEN_FILE)))

@@ -121,7 +121,8 @@ class BrokerPods:
         found = set()
         for broker in brokers:
             thing = self._pod(broker)
-            if thing is None or not (Pod(thing, broker).ready and says_ready(self._namespace, self._names.pod(broker))):
+            name = self._names.pod(broker)
+            if thing is None or not (Pod(thing, broker).ready and says_ready(self._namespace, name, thing)):
                 found.add(broker)
         return found
 

@@ -24,6 +24,7 @@ from minikafka.log.unflushed_volume import HEAD_ROOM
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.types import TopicPartition
 from minikafka.telemetry.fault_verbs import LACKS, Verb
+from minikafka_kube.names import Names
 
 from minikafka_chaos.clock import MACHINE_CLOCK
 from minikafka_chaos.errors import ToolTrouble
@@ -32,9 +33,15 @@ from minikafka_chaos.grounds.by_broker import BrokerVerbs, loss_seed
 from minikafka_chaos.grounds.kubernetes_agents import CONTAINER, AgentClient, at_once
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Object, Refused
 from minikafka_chaos.grounds.kubernetes_network import NAMESPACE, NetworkAgents, steps_with_links
-from minikafka_chaos.grounds.kubernetes_readiness import METRICS_PORT, Ends, broker_container, says_ready
+from minikafka_chaos.grounds.kubernetes_readiness import (
+    METRICS_PORT,
+    Ends,
+    broker_container,
+    has_secured_metrics,
+    says_ready,
+)
 from minikafka_chaos.load.kafka_clients import KafkaClients
-from minikafka_chaos.record.observe import Observer, ReplicaStatus, Sample, scrape_or_nothing, scrape_status
+from minikafka_chaos.record.observe import Observer, ReplicaStatus, Sample, reader, scrape_or_nothing, scrape_status
 from minikafka_chaos.record.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
 from minikafka_chaos.scenario.document import UnflushedVolume, as_config
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets, WipeMode, healed
@@ -175,6 +182,8 @@ class KubernetesGround(BrokerVerbs):
         """Brokers that this ground has ended and not started since."""
         self._ends = Ends()
         self._addresses: dict[int, str] = {}
+        self._secured_metrics: dict[str, bool] = {}
+        """By pod."""
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
@@ -206,7 +215,24 @@ class KubernetesGround(BrokerVerbs):
         return f"{self.cluster}-broker-{broker}"
 
     def _fetch(self, pod: str, timeout_s: float) -> str:
-        return self.namespace.page(pod, METRICS_PORT, "/metrics", timeout_s)
+        """By the API server, which passes on no token (it would be its own): where one is needed, past it or through it."""
+        if pod not in self._secured_metrics:
+            try:
+                found = self.namespace.get("pods", pod)
+            except ToolTrouble as error:
+                raise OSError(str(error)) from error
+            if found is None:
+                raise OSError(f"there is no pod {pod}")
+            self._secured_metrics[pod] = has_secured_metrics(found)
+        if not self._secured_metrics[pod]:
+            return self.namespace.page(pod, METRICS_PORT, "/metrics", timeout_s)
+        try:
+            access = self.security().metrics
+        except ToolTrouble as error:
+            raise OSError(str(error)) from error
+        through = None if self.listener is ClientListener.INTERNAL else self.namespace.forward(pod, METRICS_PORT)
+        host = f"{pod}.{Names(self.namespace.name, self.cluster).brokers}.{self.namespace.name}.svc"
+        return reader(access, through)(f"https://{host}:{METRICS_PORT}/metrics", timeout_s)
 
     def metrics(self, broker: int) -> Sequence[Sample]:
         return scrape_or_nothing(self.pod_name(broker), self._fetch)
@@ -358,7 +384,7 @@ class KubernetesGround(BrokerVerbs):
             return False
         pod = self._asked(lambda: self._pod(broker))
         ready = bool(broker_container(pod).get("ready")) and self._ends.runs_again(broker, pod)
-        return ready and says_ready(self.namespace, self.pod_name(broker))
+        return pod is not None and ready and says_ready(self.namespace, self.pod_name(broker), pod)
 
     def wait_ready(self, broker: int, deadline_s: float) -> None:
         self._until(lambda: self.is_ready(broker), deadline_s, f"broker {broker} was not ready after {deadline_s:g} s")

@@ -7,6 +7,7 @@ from several threads at once.
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -184,6 +185,23 @@ class Namespace:
         except ToolTrouble as error:
             raise OSError(str(error)) from error
 
+    def forward(self, pod: str, port: int) -> socket.socket:
+        """A connection to a port of a pod, through the API server. Raises OSError."""
+        try:
+            method, url, headers, *_ = self._client.param_serialize(
+                "GET",
+                f"{self._path('pods', pod)}/portforward",
+                query_params=[("ports", str(port))],
+                auth_settings=["BearerToken"],
+            )
+            # Not `kubernetes.stream.portforward`, for the reason below.
+            tunnel = ws_client.portforward_call(self._client.configuration, method, url, headers=headers)
+        except (ApiException, OSError) as error:
+            raise OSError(f"no way to port {port} of pod {pod}: {getattr(error, 'reason', None) or error}") from error
+        # Its wrapper is no socket for TLS, which never sets the option that the wrapper is there for.
+        found: socket.socket = tunnel.socket(port)._socket
+        return found
+
     def run(self, pod: str, container: str, command: Sequence[str], seconds: float = EXEC_SECONDS_MAX) -> ExecResult:
         """Run a command in a container. Raises Refused (the API server says no), NotReached."""
         options = [("container", container), ("stdout", "true"), ("stderr", "true")]
@@ -197,7 +215,7 @@ class Namespace:
             )
             # Not `kubernetes.stream.stream`: it changes the client for as long as a call takes, for all threads. As bytes: a
             # letter of several bytes may begin in one frame and end in the next.
-            socket = ws_client.websocket_call(
+            stream = ws_client.websocket_call(
                 self._client.configuration, method, url, headers=headers,
                 _preload_content=False, capture_all=False, binary=True,
             )  # fmt: skip
@@ -208,14 +226,14 @@ class Namespace:
             channel: bytearray() for channel in (STATUS_CHANNEL, ws_client.STDOUT_CHANNEL, ws_client.STDERR_CHANNEL)
         }
         try:
-            while socket.is_open() and time.monotonic() < deadline:
-                socket.update(timeout=READ_SECONDS)
-                _drain(socket, parts)
-            _drain(socket, parts)  # to read a channel takes in more, up to the end of the connection
+            while stream.is_open() and time.monotonic() < deadline:
+                stream.update(timeout=READ_SECONDS)
+                _drain(stream, parts)
+            _drain(stream, parts)  # to read a channel takes in more, up to the end of the connection
         except Exception as error:  # websocket-client has exceptions of its own, and none in common with others'
             raise NotReached(f"{pod}: the connection to {container} broke: {error}") from error
         finally:
-            socket.close()
+            stream.close()
         status, output, errors = (content.decode(errors="replace") for content in parts.values())
         code = _exit_code(status)
         if code is None:
@@ -223,9 +241,9 @@ class Namespace:
         return ExecResult(code, output, errors)
 
 
-def _drain(socket: ws_client.WSClient, parts: Mapping[int, bytearray]) -> None:
+def _drain(stream: ws_client.WSClient, parts: Mapping[int, bytearray]) -> None:
     for channel, found in parts.items():
-        found += socket.read_channel(channel)
+        found += stream.read_channel(channel)
 
 
 def _message(content: bytes) -> str:

@@ -24,10 +24,21 @@ def broker_container(pod: Object | None) -> Object:
     return next((each for each in statuses if each["name"] == CONTAINER), {})
 
 
-def says_ready(namespace: Namespace, pod: str) -> bool:
-    """Return whether the broker in a pod answers now that it is ready. One that does not answer is not."""
+def has_secured_metrics(pod: Object) -> bool:
+    """Return whether the broker in a pod serves its metrics by TLS and for a token: as the kubelet asks, so it is."""
+    containers = (pod.get("spec") or {}).get("containers") or []
+    broker: Object = next((each for each in containers if each["name"] == CONTAINER), {})
+    asked: Object = (broker.get("readinessProbe") or {}).get("httpGet") or {}
+    return asked.get("scheme") == "HTTPS"
+
+
+def says_ready(namespace: Namespace, name: str, pod: Object) -> bool:
+    """Return whether the broker in a pod answers now that it is ready. One that does not answer is not.
+
+    The API server takes any certificate, as the kubelet does, and passes on no token; there is none to be had for it.
+    """
     try:
-        namespace.page(pod, METRICS_PORT, READY_PATH, ASK_SECONDS_MAX)
+        namespace.page(f"https:{name}" if has_secured_metrics(pod) else name, METRICS_PORT, READY_PATH, ASK_SECONDS_MAX)
     except OSError:
         return False
     return True

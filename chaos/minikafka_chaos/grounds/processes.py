@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.agent.power_loss import PowerLossMode, carry_out, plan
+from minikafka.client.metrics_access import MetricsAccess
 from minikafka.local import process
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.errors import ClusterError
@@ -34,7 +35,7 @@ from minikafka_chaos.grounds.injected import FaultFiles
 from minikafka_chaos.grounds.store_outage import StoreOutage
 from minikafka_chaos.links.control import LinkControl
 from minikafka_chaos.load.kafka_clients import KafkaClients
-from minikafka_chaos.record.observe import Observer, ReplicaStatus, Sample, scrape_or_nothing, scrape_status
+from minikafka_chaos.record.observe import Observer, ReplicaStatus, Sample, reader, scrape_or_nothing, scrape_status
 from minikafka_chaos.record.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
 from minikafka_chaos.scenario.document import UnflushedVolume, as_config
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets, WipeMode, healed, link_rules
@@ -321,16 +322,23 @@ class ProcessesGround(BrokerVerbs):
     def metrics_url(self, broker: int) -> str:
         """Return where the broker's metrics are scraped."""
         with _as_tool_trouble():
-            return f"http://{HOST}:{self.cluster.broker(broker).metrics_port}/metrics"
+            return self.cluster.broker(broker).metrics_url
+
+    @property
+    def metrics_access(self) -> MetricsAccess:
+        """How they are read."""
+        with _as_tool_trouble():
+            return self.cluster.metrics_access
 
     def metrics(self, broker: int) -> Sequence[Sample]:
-        return scrape_or_nothing(self.metrics_url(broker))
+        return scrape_or_nothing(self.metrics_url(broker), reader(self.metrics_access))
 
     def observer(self, folder: Path) -> Observer:
-        return Observer(folder, {broker: self.metrics_url(broker) for broker in self.brokers})
+        urls = {broker: self.metrics_url(broker) for broker in self.brokers}
+        return Observer(folder, urls, fetch=reader(self.metrics_access))
 
     def replica_status(self, broker: int, topic_partition: TopicPartition) -> ReplicaStatus:
-        return scrape_status(self.metrics_url(broker), topic_partition)
+        return scrape_status(self.metrics_url(broker), topic_partition, reader(self.metrics_access))
 
     def checkpointed_high_watermark(self, broker: int, topic_partition: TopicPartition) -> int | None:
         path = Path(self.cluster.broker(broker).data_dir) / CHECKPOINT

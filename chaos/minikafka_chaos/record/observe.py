@@ -6,17 +6,18 @@ A scrape that fails is a line as well: that a broker did not answer is part of t
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from minikafka.client.metrics_access import OPEN, MetricsAccess
 from minikafka.protocol.types import TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -74,14 +75,19 @@ Fetch = Callable[[str, float], str]
 """The page at a URL, given the seconds it may take. Raises OSError."""
 
 
-def fetch(url: str, timeout_s: float) -> str:
-    """A page by HTTP."""
-    try:
-        with urllib.request.urlopen(url, timeout=timeout_s) as answer:
-            page: bytes = answer.read()
-            return page.decode()
-    except (urllib.error.URLError, ValueError) as error:
-        raise OSError(str(getattr(error, "reason", error))) from error
+def reader(access: MetricsAccess, through: socket.socket | None = None) -> Fetch:
+    """Return what gets a page by HTTP, or HTTPS. ``through``: see `MetricsAccess.ask`."""
+
+    def fetch(url: str, timeout_s: float) -> str:
+        status, page = access.ask(url, timeout_s, through=through)
+        if status != HTTPStatus.OK:
+            raise OSError(f"HTTP status {status}")
+        return page.decode(errors="replace")
+
+    return fetch
+
+
+fetch = reader(OPEN)
 
 
 def scrape(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from minikafka.client.metrics_access import MetricsAccess
 from minikafka.client.security import PLAINTEXT
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
@@ -69,6 +70,9 @@ class SessionGround(Ground, Protocol):
         ...
 
     def metrics_url(self, broker: int) -> str: ...
+
+    @property
+    def metrics_access(self) -> MetricsAccess: ...
 
 
 class BrokerDescription(NamedTuple):
@@ -263,7 +267,7 @@ class ChaosSession:
     def on_each_live_broker(self, ask: Callable[[BrokerHooks], T]) -> list[T]:
         """Ask the hooks of every broker that runs."""
         running = [each for each in self.ground.brokers if self.ground.condition(each) is BrokerCondition.RUNNING]
-        return [ask(BrokerHooks(self.ground.metrics_url(each))) for each in running]
+        return [ask(BrokerHooks(self.ground.metrics_url(each), self.ground.metrics_access)) for each in running]
 
     # -- topics --------------------------------------------------------------------------------------------------------
 

@@ -14,12 +14,11 @@ from typing import Any
 
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.errors import ClusterError
-from minikafka.local.ports import HOST
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.record import journal
-from minikafka_chaos.record.observe import STATUS_TIMEOUT_S, fetch, parse_metrics
+from minikafka_chaos.record.observe import STATUS_TIMEOUT_S, parse_metrics, reader
 from minikafka_chaos.watch.acknowledgement_rules import acknowledgement_of, put_together
 from minikafka_chaos.watch.evidence import Acknowledgements, EventLine, Evidence, JournalLine, ProcessCondition, Scrape
 from minikafka_chaos.watch.run_folder import event_of
@@ -115,7 +114,8 @@ class LiveCluster:
             raise BadScenario(f"--data: {error}") from error
         self.brokers = [broker.id for broker in info.brokers]
         self.bootstrap = info.bootstrap
-        self._urls = {broker.id: f"http://{HOST}:{broker.metrics_port}/metrics" for broker in info.brokers}
+        self._urls = {broker.id: broker.metrics_url for broker in info.brokers}
+        self._fetch = reader(self._cluster.metrics_access)
         self._events = [GrowingFile(Path(broker.events_path)) for broker in info.brokers]
         self._journal = GrowingFile(self.data / journal.FILE_NAME)
         self._conditions: dict[int, str] = {}
@@ -151,7 +151,7 @@ class LiveCluster:
         if not answers:
             return Scrape(now, broker, None)
         try:
-            samples = parse_metrics(fetch(self._urls[broker], STATUS_TIMEOUT_S), tuple(WATCHED))
+            samples = parse_metrics(self._fetch(self._urls[broker], STATUS_TIMEOUT_S), tuple(WATCHED))
         except (OSError, ValueError):
             return Scrape(now, broker, None)
         return Scrape(now, broker, samples)

@@ -34,6 +34,31 @@ yes
 {{- $found | default (list .Release.Namespace) | uniq | sortAlpha | toJson -}}
 {{- end -}}
 
+{{/*
+Brokers that are scraped in the same way, as a JSON list: those without a token all together, of each cluster with one its own. Each has a
+job, its clusters, and the cluster whose token it is.
+*/}}
+{{- define "minikafka-monitoring.groups" -}}
+{{- $open := list -}}{{- $secured := list -}}
+{{- range .Values.clusters -}}
+  {{- if .securedMetrics -}}{{- $secured = append $secured . -}}{{- else -}}{{- $open = append $open . -}}{{- end -}}
+{{- end -}}
+{{- $found := list (dict "job" "minikafka-brokers" "clusters" $open) -}}
+{{- range $secured -}}
+  {{- $found = append $found (dict "job" (printf "minikafka-brokers-%s-%s" .namespace .name) "clusters" (list .) "secured" .) -}}
+{{- end -}}
+{{- $found | toJson -}}
+{{- end -}}
+
+{{/* The pods of clusters with a token, as a regular expression of namespace/pod; empty where there are none. */}}
+{{- define "minikafka-monitoring.securedPods" -}}
+{{- $found := list -}}
+{{- range .Values.clusters -}}
+  {{- if .securedMetrics -}}{{- $found = append $found (printf "%s/%s-broker-[0-9]+" .namespace .name) -}}{{- end -}}
+{{- end -}}
+{{- join "|" $found -}}
+{{- end -}}
+
 {{/* The files of rules that are wanted, as a JSON list. */}}
 {{- define "minikafka-monitoring.rules" -}}
 {{- $found := list -}}

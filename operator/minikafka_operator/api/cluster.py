@@ -43,6 +43,8 @@ OPERATOR_KEYS: Final = (
     "minikafka.metadata.store",
     "minikafka.metrics.host",
     "minikafka.metrics.port",
+    "minikafka.metrics.ssl.keystore.location",
+    "minikafka.metrics.tokens.path",
     "minikafka.unflushed.dir",
     "minikafka.unflushed.max.bytes",
     "node.id",
@@ -286,6 +288,19 @@ class NetworkPolicy(Part):
     ] = None
 
 
+class Metrics(Part):
+    """The port of the brokers' metrics (9404)."""
+
+    secured: Annotated[
+        bool,
+        Field(
+            description="Whether it has TLS, with certificates of the cluster CA, and asks for the token in the Secret "
+            "NAME-metrics-access; the kubelet's probes do without. Needs a cluster with TLS, authentication or authorization. "
+            "A change rolls the pods."
+        ),
+    ] = False
+
+
 class Rack(Part):
     """Spreads brokers and replicas over racks (KIP-36)."""
 
@@ -345,6 +360,11 @@ class ClusterSpec(Part):
                 "spec.listeners: a cluster that was made without TLS, authentication and authorization cannot get its first, and "
                 "one that has some cannot lose its last: brokers with and without them do not understand each other",
                 ".listeners",
+            ),
+            rule(
+                f"!self.metrics.secured || {_secured('self')}",
+                "spec.metrics.secured needs a cluster with TLS, authentication or authorization, whose CA signs certificates",
+                ".metrics.secured",
             ),
             rule(
                 "self.replication.defaultFactor <= self.brokers.replicas",
@@ -424,6 +444,7 @@ class ClusterSpec(Part):
         ),
     ] = CertificateAuthority()
     network_policy: Annotated[NetworkPolicy, Field(description="Who may reach the brokers' ports.")] = NetworkPolicy()
+    metrics: Annotated[Metrics, Field(description="The port of the brokers' metrics.")] = Metrics()
     rack: Annotated[Rack | None, Field(description="Spreads brokers and replicas over racks.")] = None
     chaos: Annotated[Chaos, Field(description="Faults on purpose.")] = Chaos()
     rollout: Annotated[Rollout, Field(description="How changes reach the brokers.")] = Rollout()

@@ -12,7 +12,12 @@ from minikafka.security.tls import TlsSettings, TlsSettingsError, server_context
 from minikafka_kube.disruption_lease import hold_of, is_experiment
 from minikafka_kube.instants import time_text
 from minikafka_kube.kinds import LEASE, SECRET, SERVICE, Object
-from minikafka_kube.names import MANAGER, RENEW_CLIENTS_CA_ANNOTATION, RENEW_CLUSTER_CA_ANNOTATION
+from minikafka_kube.names import (
+    MANAGER,
+    RENEW_CLIENTS_CA_ANNOTATION,
+    RENEW_CLUSTER_CA_ANNOTATION,
+    RENEW_METRICS_TOKEN_ANNOTATION,
+)
 from minikafka_kube.observed import ObservedCluster, annotations_of
 from minikafka_kube.ownership import Standing
 
@@ -33,12 +38,14 @@ from minikafka_operator.security.broker_security import (
     CLIENTS_CA_FILE,
     CLUSTER_CA_FILE,
     FIELDS,
+    METRICS_TOKENS_FILE,
     broker_file,
     broker_subject,
     listener_file,
     listener_of,
 )
 from minikafka_operator.security.certificates import KeyPair, expiry, issued, serves
+from minikafka_operator.security.metrics_tokens import MetricsTokens, tokens_now
 
 TLS_CERTIFICATE, TLS_KEY = "tls.crt", "tls.key"
 """As Secrets of the type kubernetes.io/tls have them."""
@@ -77,6 +84,13 @@ def authorities_now(observed: ObservedCluster, spec: ClusterSpec) -> Authorities
     )
 
 
+def metrics_tokens_now(observed: ObservedCluster, spec: ClusterSpec) -> MetricsTokens:
+    """The tokens of metrics as they have to be now."""
+    asked = annotations_of(observed.cluster).get(RENEW_METRICS_TOKEN_ANNOTATION, "")
+    secret = own_secret(observed, observed.names.metrics_access)
+    return tokens_now(secret, asked, spec.cluster_ca.grace_seconds, observed.now)
+
+
 def authorities_found(observed: ObservedCluster) -> Authorities | None:
     """Both CAs as their Secrets have them; None until both are there."""
     cluster = authority_in(own_secret(observed, observed.names.cluster_ca))
@@ -101,7 +115,12 @@ def own_secret(observed: ObservedCluster, name: str) -> Object | None:
 
 
 def security_objects(
-    observed: ObservedCluster, builder: ResourceBuilder, authorities: Authorities, replicas: int, found: Externals
+    observed: ObservedCluster,
+    builder: ResourceBuilder,
+    authorities: Authorities,
+    tokens: MetricsTokens,
+    replicas: int,
+    found: Externals,
 ) -> list[Object]:
     """The Secrets as they have to be."""
     names, now = builder.names, observed.now
@@ -118,6 +137,11 @@ def security_objects(
     for broker_id in range(replicas):
         file = broker_file(broker_id)
         files[file] = _brokers_pair(observed, builder.spec, authorities.cluster, broker_id, found, there.get(file, ""))
+    if builder.spec.metrics.secured:
+        files[METRICS_TOKENS_FILE] = tokens.accepted
+        access = {**tokens.data(), CA_CERTIFICATE: authorities.cluster.trusted(now)}
+        made.append(_secret(builder, names.metrics_access, access))
+        made[-1]["metadata"]["annotations"] = tokens.annotations()
     files |= {listener_file(field): pair.bundle for field, pair in given_pairs(observed, builder.spec).items()}
     return [*made, _secret(builder, names.broker_certificates, files)]
 

@@ -177,6 +177,7 @@ def _broker_container(spec: ClusterSpec, image: str) -> dict[str, Any]:
         mounts.append(_UNFLUSHED_MOUNT)
     if spec.secured:
         mounts.append({"name": CERTIFICATES_VOLUME, "mountPath": CERTIFICATES_PATH, "readOnly": True})
+    scheme = "HTTPS" if spec.metrics.secured else "HTTP"  # of which the kubelet believes any certificate
     arguments = ["broker", "--config", _CONFIG_FILE]
     if spec.chaos.allowed:
         mounts.append({"name": CHAOS_VOLUME, "mountPath": CHAOS_PATH, "readOnly": True})
@@ -191,9 +192,9 @@ def _broker_container(spec: ClusterSpec, image: str) -> dict[str, Any]:
         "securityContext": _CONTAINER_SECURITY,
         # What a broker says last is the reason why it ended, and is told in the cluster's status.
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "startupProbe": _probe("/readyz", period=1, timeout=5, failures=START_SECONDS_MAX),
-        "readinessProbe": _probe("/readyz", period=1, timeout=5, failures=2),
-        "livenessProbe": _probe("/healthz", period=10, timeout=10, failures=6),
+        "startupProbe": _probe("/readyz", scheme, period=1, timeout=5, failures=START_SECONDS_MAX),
+        "readinessProbe": _probe("/readyz", scheme, period=1, timeout=5, failures=2),
+        "livenessProbe": _probe("/healthz", scheme, period=10, timeout=10, failures=6),
         "volumeMounts": mounts,
     }
     if spec.image_pull_policy:
@@ -245,9 +246,9 @@ def _rack_container(spec: ClusterSpec, image: str) -> dict[str, Any]:
     return made
 
 
-def _probe(path: str, *, period: int, timeout: int, failures: int) -> dict[str, Any]:
+def _probe(path: str, scheme: str, *, period: int, timeout: int, failures: int) -> dict[str, Any]:
     return {
-        "httpGet": {"path": path, "port": "metrics", "scheme": "HTTP"},
+        "httpGet": {"path": path, "port": "metrics", "scheme": scheme},
         "periodSeconds": period,
         "timeoutSeconds": timeout,
         "failureThreshold": failures,

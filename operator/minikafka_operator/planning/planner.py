@@ -31,7 +31,12 @@ from minikafka_operator.actions import (
 )
 from minikafka_operator.api.cluster import ClusterSpec, StorageType
 from minikafka_operator.conditions import ClusterCondition, ClusterReason
-from minikafka_operator.manifests.broker_certificates import authorities_now, security_objects, unusable_certificates
+from minikafka_operator.manifests.broker_certificates import (
+    authorities_now,
+    metrics_tokens_now,
+    security_objects,
+    unusable_certificates,
+)
 from minikafka_operator.manifests.difference import differs, digest, sealed
 from minikafka_operator.manifests.external import Externals, externals
 from minikafka_operator.manifests.managed_fields import as_applied
@@ -179,8 +184,10 @@ def _decide(
     desired = [*builder.permissions(), *builder.services(replicas), builder.budget(), *builder.network_policy()]
     if spec.secured:
         authorities = authorities_now(observed, spec)
-        desired += security_objects(observed, builder, authorities, replicas, found)
-        draft.retry(RENEWAL_RETRY_SECONDS if authorities.renewing else None)
+        tokens = metrics_tokens_now(observed, spec)
+        desired += security_objects(observed, builder, authorities, tokens, replicas, found)
+        renewing = authorities.renewing or (spec.metrics.secured and tokens.renewing)
+        draft.retry(RENEWAL_RETRY_SECONDS if renewing else None)
     account = observed.account if observed.account is not None else account_of(observed.stateful_set)
     can_make_pods = account is not None and not found.unknown
     if account is None:

@@ -24,6 +24,7 @@ FIELDS: Final = {"CLIENT": "internal", "EXTERNAL": "external"}
 
 CLUSTER_CA_FILE: Final = "cluster-ca.crt"
 CLIENTS_CA_FILE: Final = "clients-ca.crt"
+METRICS_TOKENS_FILE: Final = "metrics.tokens"
 
 RESERVED: Final = ("authorizer.class.name", "super.users", "ssl.client.auth", "sasl.enabled.mechanisms")
 RESERVED_PREFIXES: Final = ("listener.name.", "ssl.keystore.", "ssl.truststore.", "ssl.key.", "ssl.principal.")
@@ -79,6 +80,9 @@ def security_properties(spec: ClusterSpec, names: Names, broker_id: int, listene
     ours = [broker_subject(names).principal, operator_subject(names).principal]
     others = (spec.authorization.super_users or ()) if spec.authorization else ()
     made["super.users"] = ";".join(f"User:{name}" for name in [*ours, *others])
+    if spec.metrics.secured:
+        made["minikafka.metrics.ssl.keystore.location"] = f"{CERTIFICATES_PATH}/{broker_file(broker_id)}"
+        made["minikafka.metrics.tokens.path"] = f"{CERTIFICATES_PATH}/{METRICS_TOKENS_FILE}"
     if spec.authorization is not None:
         made["authorizer.class.name"] = KAFKAS_NAME
     return {"listener.security.protocol.map": ",".join(f"{name}:{one}" for name, one in protocols.items()), **made}

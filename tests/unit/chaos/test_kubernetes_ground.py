@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
+import socket
+import ssl
 import tarfile
+import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +17,10 @@ from typing import Any
 
 import pytest
 from minikafka.cli.main import main
+from minikafka.client.metrics_access import MetricsAccess
+from minikafka.client.security import ClientSecurity
 from minikafka.protocol.types import TopicPartition
+from minikafka.security.tls import TlsSettings
 from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.errors import BadScenario, ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition, kubernetes, kubernetes_agents
@@ -24,6 +31,8 @@ from minikafka_chaos.record.replica_logs import ReplicaLogError
 from minikafka_chaos.scenario import library
 from minikafka_chaos.scenario.faults import Fault, Parameters, Targets, WipeMode
 from minikafka_chaos.scenario.scenario import ClusterSpec, ScenarioSpec
+
+from tests.certificates import authority
 
 WHERE = TopicPartition("t", 0)
 SPEC = library.find("demo").spec
@@ -58,6 +67,10 @@ class FakeNamespace:
         """When the container of each broker was started, as the kubelet knows it."""
         self.late = False
         """Whether the kubelet still tells of a broker as it was before it ended."""
+        self.secured_metrics = False
+        self.keystore = Path()
+        self.heard: list[str] = []
+        """Of those that read metrics past the API server."""
         self.fenced: set[int] = set()
         """Brokers that answer that they are not ready."""
         self.agent = True
@@ -80,8 +93,9 @@ class FakeNamespace:
         started = datetime.fromtimestamp(self.started[broker], UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         container = {"name": "broker", "ready": ready, "state": {"running": {"startedAt": started}}}
         names = ["broker", "chaos-agent"] if self.agent else ["broker"]
+        probe = {"httpGet": {"scheme": "HTTPS" if self.secured_metrics else "HTTP"}}
         return {
-            "spec": {"containers": [{"name": each} for each in names]},
+            "spec": {"containers": [{"name": each, "readinessProbe": probe} for each in names]},
             "status": {"containerStatuses": [container]},
         }
 
@@ -96,12 +110,30 @@ class FakeNamespace:
 
     def page(self, pod: str, port: int, path: str, seconds: float) -> str:
         assert port == 9404
+        assert pod.startswith("https:") == self.secured_metrics
         if path == "/readyz":
             if int(pod.rpartition("-")[2]) in self.fenced:
                 raise OSError("503: fenced")
             return "ready"
         assert path == "/metrics"
         return f'minikafka_log_end_offset{{topic="t",partition="0"}} {pod.rpartition("-")[2]}\n'
+
+    def forward(self, pod: str, port: int) -> socket.socket:
+        """To a broker that answers once."""
+        assert (pod, port) == ("run-1-broker-1", 9404)
+        ours, theirs = socket.socketpair()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.keystore)
+
+        def serve() -> None:
+            with contextlib.suppress(OSError), context.wrap_socket(theirs, server_side=True) as stream:
+                if heard := stream.recv(1 << 16).decode():
+                    self.heard.append(heard)
+                page = b'minikafka_log_end_offset{topic="t",partition="0"} 7\n'
+                stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(page) + page)
+
+        threading.Thread(target=serve, daemon=True).start()
+        return ours
 
     def run(self, pod: str, container: str, command: Sequence[str]) -> ExecResult:
         assert (container, *command[:2]) == ("chaos-agent", "minikafka", "agent")
@@ -309,6 +341,21 @@ class TestFaults:
         ground = make()
         space.fenced.add(1)
         assert not ground.is_ready(1) and ground.is_ready(0)
+
+    def test_secured_metrics(self, make: Make, space: FakeNamespace, tmp_path: Path) -> None:
+        """The API server would not pass on the token, so it is shown to the broker itself, by the name in its certificate."""
+        space.secured_metrics, space.keystore = True, tmp_path / "broker.pem"
+        space.keystore.write_text(authority().issue("run-1-broker-1.run-1-brokers.lab.svc"))
+        (tmp_path / "token").write_text("token-of-the-tests-1")
+        access = MetricsAccess(TlsSettings(truststore_certificates=authority().pem), str(tmp_path / "token"))
+        ground = make(security=lambda: ClientSecurity(metrics=access))
+        assert ground.is_ready(1)
+        assert ground.replica_status(1, WHERE).log_end_offset == 7
+        assert "Authorization: Bearer token-of-the-tests-1\r\n" in space.heard[0]
+        for signer, name in ((authority("other"), "run-1-broker-1"), (authority(), "run-1-broker-0")):
+            space.keystore.write_text(signer.issue(f"{name}.run-1-brokers.lab.svc"))
+            assert ground.replica_status(1, WHERE).log_end_offset is None
+        assert len(space.heard) == 1, "nobody else in its place gets the token"
 
     def test_several_at_one_moment(self, make: Make, space: FakeNamespace) -> None:
         """Frozen first, so that none of them acts on the death of another."""

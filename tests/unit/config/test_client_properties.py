@@ -106,7 +106,10 @@ def test_texts_instead_of_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"acks": "all"}, "acks: not a setting of how connections are secured; allowed: sasl.jaas.config, "),
+        (
+            {"acks": "all"},
+            "acks: not a setting of how connections are secured; allowed: minikafka.metrics.tokens.path, ",
+        ),
         ({"security.protocol": "TLS"}, "security.protocol=TLS: allowed: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         ({**LOGIN, "sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI: known to Kafka, not supported by MiniKafka;"),
         (

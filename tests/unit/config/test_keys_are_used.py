@@ -22,6 +22,7 @@ READ_WITHIN_CONFIG = {
     "security.inter.broker.protocol": "read as BrokerConfig.inter_broker_listener",
     **dict.fromkeys(LISTENER_KEYS | EVERY_MECHANISM_KEY, "read as ListenerSecurity of each listener"),
     "minikafka.metadata.store": "read as BrokerConfig.metadata_store",
+    "minikafka.metrics.ssl.keystore.location": "read as BrokerConfig.metrics_tls",
 }
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka_chaos.controller.credentials import CREDENTIALS_PATH, group_of, secured_listener
+from minikafka.client.metrics_access import MetricsAccess
+from minikafka.security.tls import TlsSettings
+from minikafka_chaos.controller.credentials import CREDENTIALS_PATH, group_of, mounted, secured_listener
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT, JOB
 from minikafka_chaos.controller.mounted_credentials import mounted_security
 from minikafka_chaos.errors import ToolTrouble
@@ -242,6 +244,21 @@ class TestMounted:
         with pytest.raises(ToolTrouble, match=says) as said:
             mounted_security(self.listener(SCRAM), tmp_path)
         assert "s3cret" not in str(said.value)
+
+    def test_what_metrics_are_read_with(self, tmp_path: Path) -> None:
+        """The token is read anew with each page; the rest of the Secret is not for the runner."""
+        spec = {"listeners": {"internal": {"tls": True}}, "metrics": {"secured": True}}
+        (tmp_path / "ca.crt").write_bytes(PemFiles.write(tmp_path).truststore.read_bytes())
+        trust = TlsSettings(truststore_location=f"{tmp_path}/metrics/ca.crt")
+        found = mounted_security(secured_listener({"spec": spec}), tmp_path)
+        assert found.metrics == MetricsAccess(trust, f"{tmp_path}/metrics/token")
+        experiment = {"metadata": {"name": "try", "namespace": "lab"}}
+        made = mounted(experiment, {"metadata": {"name": "shop"}, "spec": spec})
+        assert made is not None
+        assert made[0]["projected"]["sources"][-1]["secret"] == {
+            "name": "shop-metrics-access",
+            "items": [{"key": "token", "path": "metrics/token"}, {"key": "ca.crt", "path": "metrics/ca.crt"}],
+        }
 
     def test_a_ca_that_is_missing(self, tmp_path: Path) -> None:
         (tmp_path / "sasl.jaas.config").write_text(JAAS)
