@@ -219,4 +219,10 @@ SHELL = (
         "        return self.volume.has_room(size + self.volume.limit // FOR_FOLLOWERS)\n",
         "        return self.volume.has_room(size)\n",
         (f"{REPLICATION}/test_append_room.py",)),
+    Bug("s66", "a consumer drops the record behind each 500 that it takes at once", "R18", "reliability/confluent_consumer.py",
+        "        for _ in range(TAKEN_MAX):\n"
+        "            message = self._consumer.poll(seconds)\n            if message is None:\n",
+        "        for number in range(TAKEN_MAX + 1):\n            message = self._consumer.poll(seconds)\n"
+        "            if message is None or number == TAKEN_MAX:\n",
+        ("tests/unit/reliability/test_consumers.py",)),
 )  # fmt: skip

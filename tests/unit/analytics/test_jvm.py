@@ -15,7 +15,7 @@ JAVA = Java(Path("/opt/java"), 17)
 
 def launch(script: str, said: Path) -> None:
     """As `jvm.launch` does it. The script's child tells its process id in the file beside `said`."""
-    with said.open("wb") as file, jvm._which_answers(said):
+    with said.open("wb") as file, jvm._which_answers(said, {}):
         subprocess.Popen(["sh", "-c", script, "sh", str(said.with_name("child"))], stdout=file).wait()
         raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
 
@@ -58,7 +58,7 @@ def test_one_that_answers_is_left_alone(tmp_path: Path) -> None:
     said = tmp_path / "said"
     before = subprocess.Popen(["sleep", "600"])
     try:
-        with said.open("wb") as file, jvm._which_answers(said):
+        with said.open("wb") as file, jvm._which_answers(said, {}):
             process = subprocess.Popen(["sleep", "600"], stdout=file)
         try:
             assert process.poll() is None and before.poll() is None
