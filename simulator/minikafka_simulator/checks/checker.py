@@ -255,13 +255,19 @@ class Checker(Account, Watcher):
         """The store has taken a controller's decisions."""
         self.terms.committed(events)
         fenced = {event.fields["target"] for event in events if event.name == "broker_fenced"}
+        back = {event.fields["target"]: n for n, event in enumerate(events) if event.name == "broker_unfenced"}
+        elected = {
+            (event.topic, event.partition): n for n, event in enumerate(events) if event.name == "leader_elected"
+        }
         for topic in image.topics.values():
             if self.topic_ids.setdefault(topic.name, topic.topic_id) != topic.topic_id:
                 self._forget(topic.name)
                 self.topic_ids[topic.name] = topic.topic_id
             self.ids[topic.name] = topic.topic_id.bytes
             for index, state in enumerate(topic.partitions):
-                self._state(TopicPartition(topic.name, index), state, image, fenced)
+                tp = TopicPartition(topic.name, index)
+                late = {broker for broker, n in back.items() if n > elected.get(tp, len(events))}
+                self._state(tp, state, image, fenced | late)
         for name in [name for name in self.topic_ids if name not in image.topics]:
             self._forget(name)
             del self.topic_ids[name], self.ids[name]
@@ -311,7 +317,7 @@ class Checker(Account, Watcher):
         self.marks = {key: mark for key, mark in self.marks.items() if key[1].topic != topic}
         self.term_began = {key: at for key, at in self.term_began.items() if key[1].topic != topic}
 
-    def _state(self, tp: TopicPartition, state: PartitionState, image: ClusterImage, fenced: set[int]) -> None:
+    def _state(self, tp: TopicPartition, state: PartitionState, image: ClusterImage, away: set[int]) -> None:
         old = self.states.get(tp)
         if old is state:
             return
@@ -324,7 +330,7 @@ class Checker(Account, Watcher):
                 )
             if state.leader not in (old.leader, NO_LEADER) and state.leader_epoch == old.leader_epoch:
                 self.fail("B13 epochs", f"{tp}: leader {old.leader} -> {state.leader} without a new epoch")
-            self.isr.changed(tp, old, state, image, fenced)
+            self.isr.changed(tp, old, state, image, away)
         if state.leader != NO_LEADER and state.leader not in state.isr:
             self.fail("B1 LeaderInIsr", f"{tp}: leader {state.leader}, ISR {list(state.isr)}")
         inactive = [m for m in state.isr if not image.is_active(m)]

@@ -149,7 +149,7 @@ class CommitChecks:
         if (
             state is not None
             and self.truth.get(tp)
-            and not any(self.holds_all(replica, tp) for replica in state.replicas if replica not in self._without_power)
+            and not any(self.holds_all(replica, tp) for replica in state.replicas)
         ):
             self._account.fail(
                 "B11 NoCommittedRecordLostGlobally",
@@ -206,6 +206,9 @@ class CommitChecks:
         self.deleted[tp] = max(to, self.deleted.get(tp, 0))
 
     def holds_all(self, broker_id: int, tp: TopicPartition) -> bool:
-        """Whether a replica, running or not, has everything committed; for the nemesis, so that losses stay within f."""
-        view = self._account.views.get((broker_id, tp))
+        """Whether a replica, running or not, has everything committed; for the nemesis, so that losses stay within f.
+
+        Of one that has lost power nobody knows before its logs are open again.
+        """
+        view = None if broker_id in self._without_power else self._account.views.get((broker_id, tp))
         return view is not None and self.agreed(tp, view) == len(self.truth.get(tp, ()))

@@ -59,10 +59,10 @@ class IsrChecks:
         old: PartitionState,
         new: PartitionState,
         image: ClusterImage,
-        fenced: AbstractSet[int] = frozenset(),
+        away: AbstractSet[int] = frozenset(),
     ) -> None:
-        """The controllers' decision on a partition that there was before. `fenced`: brokers that were fenced by the same write,
-        and may have been heard of again since.
+        """The controllers' decision on a partition that there was before. `away`: brokers that were fenced by the same write, and
+        may have been heard of again since, and those that it let in after the election.
 
         Who is elected from outside the ISR throws out those who are in it; so none of them may live (B29). Who is elected from
         outside ISR and ELR excuses every loss, so nobody may be left who has lost nothing (B34). Of one change: of several at
@@ -77,7 +77,7 @@ class IsrChecks:
         self._held_all[tp, new.leader_epoch] = let_in or new.leader in (*old.isr, *old.elr)
         if new.leader in old.isr:
             return
-        active = {m for m in (*old.isr, *old.elr) if image.is_active(m)} - fenced
+        active = {m for m in (*old.isr, *old.elr) if image.is_active(m)} - away
         out = [m for m in old.isr if m in active and m in new.replicas and m not in new.isr]
         if out:
             self._account.fail(

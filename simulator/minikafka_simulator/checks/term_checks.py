@@ -75,6 +75,8 @@ class TermChecks:
         role, store = broker.role, self._world.store
         if role is None:
             return
+        if store.down or broker.id in store.unreachable:
+            self._stopped[broker.id] = self._world.now
         if not role.term.over:
             self._silence(broker, role)
         held = store.held
@@ -82,7 +84,10 @@ class TermChecks:
             return
         now, key = self._world.now, (broker.id, role.term.epoch)
         since = max(
-            self._superseded.setdefault(key, now), broker.awake_since, store.failed_at.get(broker.id, float("-inf"))
+            self._superseded.setdefault(key, now),
+            broker.awake_since,
+            store.failed_at.get(broker.id, 0.0),
+            self._stopped.get(broker.id, 0.0),
         )
         if now - since > RENEWALS_MAX * role.term.renew_seconds + SLACK:
             self._account.fail(
@@ -95,8 +100,6 @@ class TermChecks:
         """A broker that stands still, its connections open, is fenced by the controller when its session is over (B37)."""
         world, key = self._world, (broker.id, role.term.epoch)
         began = self._terms.setdefault(key, world.now)
-        if world.store.down or broker.id in world.store.unreachable:
-            self._stopped[broker.id] = world.now
         if world.now < self._looked.get(key, 0.0) + LOOK_SECONDS:
             return
         self._looked[key] = world.now
