@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import ssl
 from collections.abc import Mapping
@@ -82,6 +83,14 @@ class MetricsAccess:
 
 
 OPEN = MetricsAccess()
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine comes there."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def own_access(config: Mapping[str, str]) -> MetricsAccess:

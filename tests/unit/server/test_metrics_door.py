@@ -169,6 +169,22 @@ async def test_the_command_status_reads_a_secured_port(tmp_path: Path) -> None:
         assert page.error is not None and "verify failed" in page.error
 
 
+async def test_the_token_goes_only_to_a_broker_that_tls_has_shown(tmp_path: Path) -> None:
+    """By a connection without TLS anybody may have named this host, and have said that its metrics have none."""
+    config = settings(tmp_path) | {"minikafka.metrics.port": str(free_base_port(1))}
+    async with running(tmp_path, 1, **config) as cluster:
+        port = next(p for n, _, p in cluster.brokers[1].listeners.advertised() if n == "CLIENT")
+        for host, problem in (
+            ("127.0.0.1", None),
+            ("127.1", "asks for a token, which goes only to a broker known by TLS"),
+        ):
+            where = BrokerMetadata(1, host, port, None)  # the second is not seen to be this machine
+            access = MetricsAccess(TRUST, str(tmp_path / "tokens"))
+            page = await asyncio.to_thread(scrape, where, DEADLINE, ClientSecurity(metrics=access))
+            assert problem is page.error or (problem and page.error and problem in page.error)
+        assert [event["reason"] for event in events(tmp_path, "authentication_failed")] == ["no token"]
+
+
 @pytest.mark.parametrize("name", ["tokens.path", "ssl.keystore.location"])
 async def test_files_that_cannot_be_used_end_the_start(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=f"minikafka.metrics.{name}=.*nowhere: No such file.*; allowed: "):
