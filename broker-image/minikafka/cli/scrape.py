@@ -77,7 +77,7 @@ def scrape_all(
 
 
 def scrape(broker: BrokerMetadata, timeout: float, security: ClientSecurity = PLAINTEXT) -> Page:
-    """One broker's page. Never raises for a broker that is silent or is not a MiniKafka."""
+    """One broker's page. Never raises for a broker that is silent, is not a MiniKafka or answers what cannot be read."""
     port = None
     try:
         port, access = _metrics_port(broker, timeout, security)
@@ -87,7 +87,7 @@ def scrape(broker: BrokerMetadata, timeout: float, security: ClientSecurity = PL
         return Page(port, parse(_get(access, access.url(broker.host, port), timeout, withheld=withheld)), None)
     except NoAnswer as refusal:
         return Page(port, {}, str(refusal))
-    except OSError as error:
+    except (OSError, ValueError, OverflowError) as error:  # the last two: of hosts, ports and samples that are none
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return Page(port, {}, f"metrics port {port}: {reason}")
 

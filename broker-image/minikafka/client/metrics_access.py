@@ -36,7 +36,8 @@ class MetricsAccess:
 
     def url(self, host: str, port: int | None, path: str = "/metrics") -> str:
         """Where a page is."""
-        return f"{'http' if self.tls is None else 'https'}://{host}:{port}{path}"
+        shown = f"[{host}]" if ":" in host else host
+        return f"{'http' if self.tls is None else 'https'}://{shown}:{port}{path}"
 
     def ask(
         self, url: str, timeout_s: float, method: str = "GET", through: socket.socket | None = None

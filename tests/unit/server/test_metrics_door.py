@@ -7,6 +7,7 @@ import json
 import ssl
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock, Mock
 
 import pytest
 from minikafka.cli.metadata import BrokerMetadata
@@ -183,6 +184,36 @@ async def test_the_token_goes_only_to_a_broker_that_tls_has_shown(tmp_path: Path
             page = await asyncio.to_thread(scrape, where, DEADLINE, ClientSecurity(metrics=access))
             assert problem is page.error or (problem and page.error and problem in page.error)
         assert [event["reason"] for event in events(tmp_path, "authentication_failed")] == ["no token"]
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "page"),
+    [
+        ("h", "\u00b2", b""),
+        pytest.param("h", "9" * 5000, b"", id="long"),
+        ("127.0.0.1", "99999", b""),
+        ("a..b", "1", b""),
+        ("::1%\r\n", "1", b""),
+        ("h", "1", b"\xff"),
+        ("h", "1", b'minikafka_log_end_offset{topic="t",partition="0"} NaN'),
+        ("h", "1", b'minikafka_log_end_offset{topic="t",partition="0"} +Inf'),
+    ],
+)
+def test_a_broker_that_says_what_cannot_be_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, host: str, port: str, page: bytes
+) -> None:
+    answer = Mock(results=[Mock(configs=[Mock(value=port)])])
+    answer.results[0].configs[0].name = "minikafka.metrics.port"
+    connection = MagicMock()
+    connection.return_value.__enter__.return_value.request.return_value = answer
+    monkeypatch.setattr("minikafka.cli.scrape.BrokerConnection", connection)
+    if page:
+        monkeypatch.setattr(MetricsAccess, "ask", lambda *_: (200, page))
+    assert scrape(BrokerMetadata(1, host, 9092, None), DEADLINE).error
+
+
+def test_an_ipv6_address_in_an_address() -> None:
+    assert OPEN.url("::1", 9404) == "http://[::1]:9404/metrics"
 
 
 @pytest.mark.parametrize("name", ["tokens.path", "ssl.keystore.location"])
