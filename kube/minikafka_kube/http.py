@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import hdrs, web
+from aiohttp.http import HttpProcessingError
 from minikafka.security.bearer import AcceptedTokens
 from minikafka.security.fresh import Fresh
 from minikafka.security.tls import TlsSettings, TlsSettingsError, server_context
@@ -54,6 +55,15 @@ class PageSecurity:
         context = fresh.get()
         context.sni_callback = now  # OpenSSL asks it of every connection, whether or not it names a server
         return context
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Return whether aiohttp tells of a mistake of this program's.
+
+    Of a request that is none it would tell with a traceback and the line that it could not read, which may have a token in it;
+    and that as often as a stranger likes.
+    """
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 def _kept(problem: str) -> None:
@@ -104,7 +114,9 @@ async def serve(
     application.add_routes(
         [web.get("/metrics", metrics), web.get("/healthz", probe(health)), web.get("/readyz", probe(ready))]
     )
-    runner = web.AppRunner(application, access_log=None, handle_signals=False)
+    requests = logging.getLogger(f"{__name__}.requests")
+    requests.addFilter(_is_ours)
+    runner = web.AppRunner(application, access_log=None, logger=requests, handle_signals=False)
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port, ssl_context=tls).start()

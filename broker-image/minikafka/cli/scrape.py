@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from minikafka.cli.metadata import BrokerMetadata
 from minikafka.client.connection import BrokerConnection, NoAnswer
-from minikafka.client.metrics_access import KEYSTORE_KEY, MetricsAccess
+from minikafka.client.metrics_access import KEYSTORE_KEY, MetricsAccess, is_loopback
 from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.security.bearer import TOKENS_KEY
@@ -77,22 +77,27 @@ def scrape_all(
 
 
 def scrape(broker: BrokerMetadata, timeout: float, security: ClientSecurity = PLAINTEXT) -> Page:
-    """One broker's page. Never raises for a broker that is silent or is not a MiniKafka."""
+    """One broker's page. Never raises for a broker that is silent, is not a MiniKafka or answers what cannot be read."""
     port = None
     try:
         port, access = _metrics_port(broker, timeout, security)
         if port is None:
             return Page(None, {}, NO_METRICS)
-        return Page(port, parse(_get(access, access.url(broker.host, port), timeout)), None)
+        withheld = access.tokens_path != security.metrics.tokens_path
+        return Page(port, parse(_get(access, access.url(broker.host, port), timeout, withheld=withheld)), None)
     except NoAnswer as refusal:
         return Page(port, {}, str(refusal))
-    except OSError as error:
+    except (OSError, ValueError, OverflowError) as error:  # the last two: of hosts, ports and samples that are none
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return Page(port, {}, f"metrics port {port}: {reason}")
 
 
 def _metrics_port(broker: BrokerMetadata, timeout: float, security: ClientSecurity) -> tuple[int | None, MetricsAccess]:
-    """Return the port, and how it is read: by TLS when the broker says so."""
+    """Return the port, and how it is read: by TLS when the broker says so.
+
+    The token goes only to whom TLS has shown to be a broker, here or by a truststore of ours there: without either anybody may
+    have named host and port, and have said that there is no TLS. On this machine nobody reads along.
+    """
     values = {
         "resources": [
             {
@@ -106,12 +111,19 @@ def _metrics_port(broker: BrokerMetadata, timeout: float, security: ClientSecuri
         answer = connection.request(ApiKey.DESCRIBE_CONFIGS, _DESCRIBE_CONFIGS_NEWEST, values)
     found = {config.name: config.value or "" for result in answer.results for config in result.configs}
     port = found.get(_METRICS_PORT_KEY, "")
-    tls = (security.metrics.tls or TlsSettings()) if found.get(KEYSTORE_KEY) else None
-    return (int(port) or None if port.isdigit() else None), replace(security.metrics, tls=tls)
+    access = replace(security.metrics, tls=(security.metrics.tls or TlsSettings()) if found.get(KEYSTORE_KEY) else None)
+    verified = security.tls is not None or (access.tls is not None and access.tls.has_truststore)
+    if not (verified or is_loopback(broker.host)):
+        access = replace(access, tokens_path="")
+    return (int(port) or None if port.isdigit() else None), access
 
 
-def _get(access: MetricsAccess, url: str, timeout: float) -> str:
+def _get(access: MetricsAccess, url: str, timeout: float, *, withheld: bool) -> str:
     status, page = access.ask(url, timeout)
+    if status == HTTPStatus.UNAUTHORIZED and withheld:
+        raise OSError(
+            "asks for a token, which goes only to a broker known by TLS: security.protocol or ssl.truststore.*"
+        )
     if status == HTTPStatus.UNAUTHORIZED:
         raise OSError(f"asks for a token: name {TOKENS_KEY} in the file of --command-config")
     if status != HTTPStatus.OK:

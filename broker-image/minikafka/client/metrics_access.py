@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import ssl
 from collections.abc import Mapping
@@ -35,7 +36,8 @@ class MetricsAccess:
 
     def url(self, host: str, port: int | None, path: str = "/metrics") -> str:
         """Where a page is."""
-        return f"{'http' if self.tls is None else 'https'}://{host}:{port}{path}"
+        shown = f"[{host}]" if ":" in host else host
+        return f"{'http' if self.tls is None else 'https'}://{shown}:{port}{path}"
 
     def ask(
         self, url: str, timeout_s: float, method: str = "GET", through: socket.socket | None = None
@@ -82,6 +84,14 @@ class MetricsAccess:
 
 
 OPEN = MetricsAccess()
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine comes there."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def own_access(config: Mapping[str, str]) -> MetricsAccess:

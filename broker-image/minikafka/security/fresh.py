@@ -46,7 +46,8 @@ class Fresh(Generic[T]):
             except OSError:
                 found.append(None)
             else:
-                found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+                # ctime, for a file that could not be read is mended by its permissions alone
+                found.append((status.st_ino, status.st_ctime_ns, status.st_size))
         return tuple(found)
 
     def get(self) -> T:

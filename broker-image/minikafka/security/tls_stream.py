@@ -13,6 +13,8 @@ from typing import Any, cast
 
 CHUNK_BYTES = 1 << 18
 """Plaintext encrypted at once; as much ciphertext may wait for the socket."""
+REPLIES_BYTES_MAX = 1 << 14
+"""Of TLS itself, to a peer that does not take them: each of its key updates (RFC 8446, 4.6.3) is answered by one of ours."""
 
 
 def tls_reason(error: ssl.SSLError) -> str:
@@ -58,6 +60,17 @@ class TlsStream:
             return None
         except ssl.SSLZeroReturnError:
             return 0
+        finally:
+            if self._outgoing.pending:
+                self._reply()
+
+    def _reply(self) -> None:
+        """Send what TLS itself answers, which nobody else sends before there is something to say."""
+        try:
+            self.flush()
+        except OSError:  # it waits for the socket, or the connection is gone
+            if self._outgoing.pending > REPLIES_BYTES_MAX:
+                raise ssl.SSLError("too many key updates, whose answers are not taken") from None
 
     @property
     def peer_certificate(self) -> dict[str, Any] | None:

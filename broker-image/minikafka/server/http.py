@@ -24,7 +24,8 @@ from minikafka.security.tls_stream import TlsStream, tls_reason
 REQUEST_BYTES_MAX: Final = 8 * 1024
 """Request line and headers together; a scraper sends a few hundred bytes."""
 CONNECTIONS_MAX: Final = 64
-"""More are closed at once: a few scrapers, the kubelet and a person are expected."""
+"""A few scrapers, the kubelet and a person are expected. For one more, that is closed of which nothing whole came for longest:
+who only holds connections, which takes no token, would have the kubelet find nobody, and kill the broker."""
 IDLE_SECONDS_MAX: Final = 75.0
 """Without progress for this long (no whole request, or an answer that is not read) a connection is closed."""
 
@@ -80,7 +81,7 @@ class MetricsServer:
         self._orders = orders
         self._probes = {"/healthz": health, "/readyz": ready}
         self._server: asyncio.Server | None = None
-        self.connections: set[_Connection] = set()
+        self.connections: dict[_Connection, None] = {}  # the one that made progress last is the last
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises ``OSError`` when the port cannot be had."""
@@ -158,17 +159,19 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         self._transport = transport
-        if len(self._server.connections) >= CONNECTIONS_MAX:
-            transport.abort()
-            return
-        self._server.connections.add(self)
+        connections = self._server.connections
+        if len(connections) >= CONNECTIONS_MAX:
+            longest = next(iter(connections))
+            del connections[longest]
+            longest.abort()
+        connections[self] = None
         self._restart_timer()
         self._tls = self._server.door.tls()
         if self._tls is not None:
             self._tls.attach(_Wire(transport))
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        self._server.connections.discard(self)
+        self._server.connections.pop(self, None)
         self._closing = True
         if self._timer is not None:
             self._timer.cancel()
@@ -229,6 +232,9 @@ class _Connection(asyncio.Protocol):
         self._server.door.refused(peer[0] if isinstance(peer, tuple) else "", reason)
 
     def _restart_timer(self) -> None:
+        if self in self._server.connections:
+            del self._server.connections[self]
+            self._server.connections[self] = None
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(IDLE_SECONDS_MAX, self.abort)

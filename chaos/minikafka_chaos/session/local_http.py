@@ -7,7 +7,6 @@ one whose own name leads here. A body is JSON that says that it is.
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import json
 import secrets
 import threading
@@ -16,6 +15,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
+from minikafka.client.metrics_access import is_loopback
+
 from minikafka_chaos.session.errors import VerbRefused
 
 BODY_BYTES_MAX = 1 << 20
@@ -23,14 +24,6 @@ CLOSE_S = 0.1
 """It takes this long at most until a server notices that it is to be closed."""
 JSON = "application/json"
 NO_TOKEN = "the token is missing or wrong: Authorization: Bearer TOKEN"
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine comes there."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def token_for(host: str, token: str | None) -> str | None:

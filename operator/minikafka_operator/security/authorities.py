@@ -114,7 +114,7 @@ def authority_now(keys: Object | None, trusted: str, wanted: Renewal, now: datet
         return replace(found, following=None, before=together([found.before, replaced], now), since=now)
     left = (expiry(found.signing.certificate) or now) - now
     if found.renewing:
-        if found.since is None:  # somebody has taken it away: better twice as long than not at all
+        if found.since is None or found.since > now:  # somebody has spoilt it: better twice as long than not at all
             return replace(found, since=now)
         over = now - found.since >= timedelta(seconds=terms.grace_seconds)
         if found.following is not None and ((over and not wanted.waits) or left <= timedelta(0)):

@@ -83,3 +83,13 @@ async def test_files_that_cannot_be_used_end_the_start(tmp_path: Path) -> None:
     (tmp_path / "tokens").touch()
     with pytest.raises(TokensUnusable, match=r"--metrics-tokens=.*tokens: 0 tokens"):
         await serve("127.0.0.1", 0, Looking("test_z", "cluster"), str, str, PageSecurity(f"{tmp_path}/tokens"))
+
+
+async def test_a_request_that_is_none_is_not_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """It may have a token in it, and a stranger can send any number of them."""
+    async with served(PageSecurity()) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"GET /metrics HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer\r\n {TOKEN}\r\n\r\n".encode())
+        assert b" 400 " in await reader.readline()
+        writer.close()
+    assert caplog.records == []

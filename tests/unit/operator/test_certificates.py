@@ -506,7 +506,9 @@ class TestAuthority:
         again = self.now(self.kept(over), 2 + 2 * GRACE, "1", trusted)
         assert again == over and again.trusted(BEGIN) == over.signing.certificate != trusted
 
-    @pytest.mark.parametrize("since", [None, "", "yesterday", "2026-01-01T00:00:00", "0000-01-01T00:00:00Z"])
+    @pytest.mark.parametrize(
+        "since", [None, "", "yesterday", "2026-01-01T00:00:00", "0000-01-01T00:00:00Z", "2126-01-01T00:00:00Z"]
+    )
     def test_a_step_of_which_nobody_knows_when_it_began_begins_now(self, since: str | None) -> None:
         """Else the new CA would sign before anybody trusts it."""
         found = self.now(self.kept(self.now(None)), 1, "1")

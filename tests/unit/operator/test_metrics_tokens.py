@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 import pytest
@@ -50,8 +50,9 @@ def test_what_is_no_token_is_made_anew(spoilt: str) -> None:
     assert is_token(made.shown) and not made.renewing
 
 
-def test_a_renewal_without_a_time_begins_its_step_anew() -> None:
-    found = MetricsTokens("a-token-0123456789", following="b-token-0123456789")
+@pytest.mark.parametrize("since", [None, BEGIN + timedelta(days=36500)])
+def test_a_renewal_without_a_time_or_in_the_future_begins_its_step_anew(since: datetime | None) -> None:
+    found = MetricsTokens("a-token-0123456789", following="b-token-0123456789", since=since)
     assert tokens_now(as_secret(found), "", GRACE, BEGIN).since == BEGIN
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from minikafka.security.bearer import TOKENS_MAX, AcceptedTokens, TokensUnusable, read_tokens
@@ -65,3 +66,19 @@ def test_a_changed_file_counts_at_once_and_an_unusable_one_does_not(tmp_path: Pa
     replace("")
     assert accepted.refusal([f"Bearer {TWO}"]) == ""
     assert told[:2] == ["renewed", "renewed"] and "0 tokens" in told[2] and len(told) == 3
+
+
+def test_a_file_that_is_mended_by_its_permissions_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its text nor its time of modification changes; the token that was to go would be accepted for good."""
+    path = tmp_path / "tokens"
+    path.write_text(ONE)
+    accepted = AcceptedTokens(str(path))
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            Path, "read_text", Mock(side_effect=PermissionError(13, "Permission denied"))
+        )  # root may read all
+        path.write_text(TWO)
+        path.chmod(0o000)
+        assert accepted.refusal([f"Bearer {ONE}"]) == ""
+    path.chmod(0o644)
+    assert [accepted.refusal([f"Bearer {token}"]) for token in (ONE, TWO)] == [WRONG, ""]

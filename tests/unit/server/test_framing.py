@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 from minikafka.security.tls import client_context, server_context
-from minikafka.security.tls_stream import TlsStream
+from minikafka.security.tls_stream import REPLIES_BYTES_MAX, TlsStream
 from minikafka.server.framing import BUFFER_BYTES_START, FrameProtocol
 from minikafka_simulator.machine.transport import MemoryTransport, feed
 
@@ -127,6 +129,24 @@ async def test_ciphertext_that_was_changed_closes() -> None:
     both.wire.data[-1] ^= 1
     both.carry()
     assert both.server.frames == []
+    assert both.transport.is_closed
+
+
+async def test_replies_of_tls_itself_do_not_fill_the_memory() -> None:
+    """OpenSSL answers each key update, before anybody has logged in; Python's ssl can send none."""
+    both = Both()
+    assert both.server.tls
+    replies = both.server.tls._outgoing
+    replies.write(b"r" * 1000)
+    both.send(b"one")
+    assert both.server.frames == [b"one"] and not replies.pending, "sent, though there is no answer yet"
+    both.server.tls.attach(Mock(send=Mock(side_effect=BlockingIOError)))
+    for _ in range(2):
+        replies.write(b"r" * REPLIES_BYTES_MAX)
+        assert not both.transport.is_closed
+        both.send(b"two")
+    replies.write(b"r")
+    both.send(b"three")
     assert both.transport.is_closed
 
 

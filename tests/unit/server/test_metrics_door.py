@@ -7,6 +7,7 @@ import json
 import ssl
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock, Mock
 
 import pytest
 from minikafka.cli.metadata import BrokerMetadata
@@ -167,6 +168,52 @@ async def test_the_command_status_reads_a_secured_port(tmp_path: Path) -> None:
         assert page.error is not None and "asks for a token" in page.error
         page = await asyncio.to_thread(scrape, where, DEADLINE, ClientSecurity())
         assert page.error is not None and "verify failed" in page.error
+
+
+async def test_the_token_goes_only_to_a_broker_that_tls_has_shown(tmp_path: Path) -> None:
+    """By a connection without TLS anybody may have named this host, and have said that its metrics have none."""
+    config = settings(tmp_path) | {"minikafka.metrics.port": str(free_base_port(1))}
+    async with running(tmp_path, 1, **config) as cluster:
+        port = next(p for n, _, p in cluster.brokers[1].listeners.advertised() if n == "CLIENT")
+        for host, problem in (
+            ("127.0.0.1", None),
+            ("127.1", "asks for a token, which goes only to a broker known by TLS"),
+        ):
+            where = BrokerMetadata(1, host, port, None)  # the second is not seen to be this machine
+            access = MetricsAccess(TRUST, str(tmp_path / "tokens"))
+            page = await asyncio.to_thread(scrape, where, DEADLINE, ClientSecurity(metrics=access))
+            assert problem is page.error or (problem and page.error and problem in page.error)
+        assert [event["reason"] for event in events(tmp_path, "authentication_failed")] == ["no token"]
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "page"),
+    [
+        ("h", "\u00b2", b""),
+        pytest.param("h", "9" * 5000, b"", id="long"),
+        ("127.0.0.1", "99999", b""),
+        ("a..b", "1", b""),
+        ("::1%\r\n", "1", b""),
+        ("h", "1", b"\xff"),
+        ("h", "1", b'minikafka_log_end_offset{topic="t",partition="0"} NaN'),
+        ("h", "1", b'minikafka_log_end_offset{topic="t",partition="0"} +Inf'),
+    ],
+)
+def test_a_broker_that_says_what_cannot_be_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, host: str, port: str, page: bytes
+) -> None:
+    answer = Mock(results=[Mock(configs=[Mock(value=port)])])
+    answer.results[0].configs[0].name = "minikafka.metrics.port"
+    connection = MagicMock()
+    connection.return_value.__enter__.return_value.request.return_value = answer
+    monkeypatch.setattr("minikafka.cli.scrape.BrokerConnection", connection)
+    if page:
+        monkeypatch.setattr(MetricsAccess, "ask", lambda *_: (200, page))
+    assert scrape(BrokerMetadata(1, host, 9092, None), DEADLINE).error
+
+
+def test_an_ipv6_address_in_an_address() -> None:
+    assert OPEN.url("::1", 9404) == "http://[::1]:9404/metrics"
 
 
 @pytest.mark.parametrize("name", ["tokens.path", "ssl.keystore.location"])

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from minikafka.client.metrics_access import is_loopback
 from minikafka.protocol.types import TopicPartition
 from minikafka.testing import MiniKafkaCluster, VerbRefused
 from minikafka_chaos.load.reader import ReadRecord
 from minikafka_chaos.session.control import Control, ControlServer
 from minikafka_chaos.session.groups import GroupOffsets
-from minikafka_chaos.session.local_http import is_loopback
 from minikafka_chaos.session.openapi import document
 from minikafka_chaos.session.results import plain, result_schema
 from minikafka_chaos.session.verbs import VERBS, model
