@@ -63,9 +63,9 @@ def free_base_port(brokers: int, rng: random.Random | None = None) -> int:
     keeps the ports of a broker that is down for the moment. Below the kernel's ephemeral range, so that no client's own
     connection takes one before the brokers do.
     """
-    rng = rng or random.Random()
-    for _ in range(200):
-        base = rng.randrange(20000, 30000, _RESERVED_TOGETHER)
+    bases = list(range(20000, 30000, _RESERVED_TOGETHER))
+    (rng or random.Random()).shuffle(bases)
+    for base in bases:  # all of them: of two runs of all tests side by side, each keeps hundreds
         ports = [port for n in range(brokers) for port in (*ports_of(base + n), *proxy_ports_of(base + n))]
         if all(map(is_free, ports)) and _reserve(ports):
             return base
