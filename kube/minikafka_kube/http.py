@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +19,15 @@ from minikafka.telemetry.event_limit import EventLimit
 
 from minikafka_kube.telemetry import Looking
 
+CONNECTIONS_MAX = 64
+"""As at a broker's metrics."""
 TOKENS_OPTION, CERTIFICATE_OPTION = "--metrics-tokens", "--metrics-certificate"
 
 logger = logging.getLogger(__name__)
 
 Probe = Callable[[], str]
 """What is wrong, in one line; nothing when all is well."""
+Page = Callable[[web.BaseRequest], web.Response]
 
 
 @dataclass(frozen=True)
@@ -84,16 +88,52 @@ def _certificate(certificate: Path, key: Path) -> ssl.SSLContext:
     raise TlsSettingsError(f"{where}: {problem}; allowed: a folder with tls.crt and tls.key, in PEM")
 
 
+class _PageServer(web.Server):
+    """Answers GET by pages; of too many connections closes the one that has been idle for longest.
+
+    Whoever says nothing, or only half of a request, is idle: the kubelet, which asks on a new connection, is always answered.
+    """
+
+    def __init__(self, pages: Mapping[str, Page]) -> None:
+        requests = logging.getLogger(f"{__name__}.requests")
+        requests.addFilter(_is_ours)
+        super().__init__(self._answer, access_log=None, logger=requests)
+        self._pages = pages
+        self._by_last_use: dict[web.RequestHandler, None] = {}
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        self._by_last_use[handler] = None
+        if len(self._by_last_use) > CONNECTIONS_MAX:
+            idlest = next(iter(self._by_last_use))
+            del self._by_last_use[idlest]
+            idlest.force_close()
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        self._by_last_use.pop(handler, None)
+        super().connection_lost(handler, exc)
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        if self._by_last_use.pop(request.protocol, self) is None:  # it is no longer there when it was closed meanwhile
+            self._by_last_use[request.protocol] = None
+        page = self._pages.get(request.path)
+        if page is None:
+            raise web.HTTPNotFound
+        if request.method not in (hdrs.METH_GET, hdrs.METH_HEAD):
+            raise web.HTTPMethodNotAllowed(request.method, (hdrs.METH_GET, hdrs.METH_HEAD))
+        return page(request)
+
+
 async def serve(
     host: str, port: int, telemetry: Looking, health: Probe, ready: Probe, security: PageSecurity = PageSecurity()
-) -> web.AppRunner:
+) -> web.ServerRunner:
     """Listen; ``cleanup()`` of what is returned ends it.
 
     Raises OSError when the port cannot be had, TokensUnusable and TlsSettingsError.
     """
     tokens, tls, strangers = security.tokens(), security.tls(), EventLimit(time.monotonic)
 
-    async def metrics(request: web.Request) -> web.Response:
+    def metrics(request: web.BaseRequest) -> web.Response:
         reason = tokens.refusal(request.headers.getall(hdrs.AUTHORIZATION, [])) if tokens else ""
         if reason:
             if strangers.takes(object()):
@@ -103,20 +143,14 @@ async def serve(
             return refused
         return web.Response(body=telemetry.page(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
-    def probe(ask: Probe) -> Callable[[web.Request], Awaitable[web.Response]]:
-        async def answer(_request: web.Request) -> web.Response:
+    def probe(ask: Probe) -> Page:
+        def answer(_request: web.BaseRequest) -> web.Response:
             wrong = ask()
             return web.Response(text=f"{wrong or 'ok'}\n", status=503 if wrong else 200)
 
         return answer
 
-    application = web.Application()
-    application.add_routes(
-        [web.get("/metrics", metrics), web.get("/healthz", probe(health)), web.get("/readyz", probe(ready))]
-    )
-    requests = logging.getLogger(f"{__name__}.requests")
-    requests.addFilter(_is_ours)
-    runner = web.AppRunner(application, access_log=None, logger=requests, handle_signals=False)
+    runner = web.ServerRunner(_PageServer({"/metrics": metrics, "/healthz": probe(health), "/readyz": probe(ready)}))
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port, ssl_context=tls).start()

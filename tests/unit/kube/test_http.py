@@ -12,6 +12,7 @@ import pytest
 from minikafka.client.metrics_access import MetricsAccess
 from minikafka.security.bearer import TokensUnusable
 from minikafka.security.tls import TlsSettings, TlsSettingsError
+from minikafka_kube import http
 from minikafka_kube.http import PageSecurity, serve
 from minikafka_kube.telemetry import Looking
 
@@ -93,3 +94,23 @@ async def test_a_request_that_is_none_is_not_in_the_log(caplog: pytest.LogCaptur
         assert b" 400 " in await reader.readline()
         writer.close()
     assert caplog.records == []
+
+
+async def test_who_says_nothing_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that is idle for longest is closed; half of a request is no use."""
+    monkeypatch.setattr(http, "CONNECTIONS_MAX", 3)
+    async with served(PageSecurity()) as port:
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        (_, half), (reader, used), (silent, _) = opened
+        used.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert await reader.readuntil(b"ok\n")
+        half.write(b"GET /healthz HTTP/1.1\r\n")
+        assert (await ask(MetricsAccess(), port, "/healthz"))[0] == 200
+        opened.append(await asyncio.open_connection("127.0.0.1", port))
+        assert (await ask(MetricsAccess(), port, "/healthz"))[0] == 200
+        async with asyncio.timeout(30):
+            assert [await each.read() for each in (opened[0][0], silent)] == [b"", b""]
+        used.write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"503" in await reader.readuntil(b"not yet\n")
+        for _, writer in opened:
+            writer.close()
