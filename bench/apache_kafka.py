@@ -47,10 +47,20 @@ SETTINGS = {
 READY_SECONDS_MAX = 300.0
 STOP_SECONDS_MAX = 30.0
 CONTROLLER_PORT_OFFSET = 1000
+TLS_PORT_OFFSET = 2000
 
 
 class ApacheKafka:
-    """A cluster of three nodes in a data directory; the processes outlive the program that started them."""
+    """A cluster in a data directory; the processes outlive the program that started them.
+
+    Args:
+        data: the directory; made when it is not there.
+        base_port: where the first node listens; the others follow.
+        settings: more lines for server.properties.
+        log_dirs: names of the directories for partitions, within the node's.
+        nodes: how many.
+        keystore: a PEM file with key (PKCS #8) and certificate; clients are served over TLS, too, at `tls_bootstrap`.
+    """
 
     name = "Apache Kafka"
 
@@ -60,17 +70,25 @@ class ApacheKafka:
         base_port: int = 19091,
         settings: Mapping[str, str] | None = None,
         log_dirs: Sequence[str] = ("data",),
+        nodes: int = NODES,
+        keystore: Path | None = None,
     ) -> None:
         self.data = data.absolute()
         self.base_port = base_port
         self.settings = SETTINGS | dict(settings or {})
         self.log_dirs = log_dirs
-        self.ids = tuple(range(1, NODES + 1))
+        self.keystore = keystore
+        self.ids = tuple(range(1, nodes + 1))
 
     @property
     def bootstrap(self) -> str:
         """All listeners, for a client's ``bootstrap.servers``."""
         return ",".join(f"{HOST}:{self.base_port + node - 1}" for node in self.ids)
+
+    @property
+    def tls_bootstrap(self) -> str:
+        """The listeners with TLS, which there are with a ``keystore``."""
+        return ",".join(f"{HOST}:{self.base_port + TLS_PORT_OFFSET + node - 1}" for node in self.ids)
 
     def up(self) -> float:
         """Format what is not formatted and start what does not run; seconds from the first exec until all are ready."""
@@ -78,7 +96,7 @@ class ApacheKafka:
         started = time.monotonic()
         for node in self.ids:
             self.start(node)
-        wait_for_metadata(self.bootstrap, NODES, READY_SECONDS_MAX)
+        wait_for_metadata(self.bootstrap, len(self.ids), READY_SECONDS_MAX)
         return time.monotonic() - started
 
     def prepare(self) -> None:
@@ -102,17 +120,25 @@ class ApacheKafka:
             f"PLAINTEXT://{HOST}:{port + node - 1}",
             f"CONTROLLER://{HOST}:{controller_port + node - 1}",
         )
-        return self.settings | {
-            "process.roles": "broker,controller",
-            "node.id": str(node),
-            "controller.quorum.voters": ",".join(f"{id_}@{HOST}:{controller_port + id_ - 1}" for id_ in self.ids),
-            "listeners": f"{listener},{controller}",
-            "advertised.listeners": listener,
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "PLAINTEXT",
-            "log.dirs": ",".join(str(self.data / str(node) / name) for name in self.log_dirs),
-        }
+        secured = {}
+        if self.keystore is not None:
+            listener += f",TLS://{HOST}:{port + TLS_PORT_OFFSET + node - 1}"
+            secured = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.keystore)}
+        return (
+            self.settings
+            | secured
+            | {
+                "process.roles": "broker,controller",
+                "node.id": str(node),
+                "controller.quorum.voters": ",".join(f"{id_}@{HOST}:{controller_port + id_ - 1}" for id_ in self.ids),
+                "listeners": f"{listener},{controller}",
+                "advertised.listeners": listener,
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL",
+                "controller.listener.names": "CONTROLLER",
+                "inter.broker.listener.name": "PLAINTEXT",
+                "log.dirs": ",".join(str(self.data / str(node) / name) for name in self.log_dirs),
+            }
+        )
 
     def start(self, node: int) -> None:
         """Start one node; returns at once. One that runs is left alone."""
