@@ -79,6 +79,7 @@ class ClusterReason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     INVALID_CONFIG = "InvalidConfig"
     CERTIFICATE_UNUSABLE = "CertificateUnusable"
+    TOKEN_KEYS_UNUSABLE = "TokenKeysUnusable"
     OBJECT_REFUSED = "ObjectRefused"
     OBJECT_CONFLICT = "ObjectConflict"
     RACK_UNKNOWN = "RackUnknown"

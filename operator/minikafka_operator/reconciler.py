@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -231,15 +231,13 @@ class ClusterReconciler:
         return [service for service in services if service is not None]
 
     async def _secrets(self, cluster: Object, names: Names) -> list[Object]:
-        """The Secrets of a cluster that has any, and those that its spec names. By name: others are none of our business."""
+        """The Secrets of a cluster that has any, and what its spec names. By name: others are none of our business."""
         spec = cluster.get("spec") or {}
         if not is_secured(spec):
             return []
-        listeners = spec.get("listeners") or {}
-        given = [((listeners.get(field) or {}).get("certificateSecret") or {}).get("name") for field in LISTENERS]
-        wanted = dict.fromkeys([*names.secrets, *filter(None, given)])
-        secrets = await asyncio.gather(*(self._server.get(SECRET, names.namespace, name) for name in wanted))
-        return [secret for secret in secrets if secret is not None]
+        wanted = dict.fromkeys([*((SECRET, name) for name in names.secrets), *_named_by(spec)])
+        found = await asyncio.gather(*(self._server.get(kind, names.namespace, name) for kind, name in wanted))
+        return [thing for thing in found if thing is not None]
 
     async def _look_closer(self, observed: ObservedCluster) -> ObservedCluster:
         """What is only of interest sometimes: nodes when there are racks, warnings when something is not as it should be."""
@@ -466,6 +464,21 @@ def _title(action: Action) -> str:
     if isinstance(action, Create | Apply):
         return f"{action.thing['kind']} {action.thing['metadata']['name']}"
     return action.name
+
+
+def _named_by(spec: Mapping[str, Any]) -> Iterator[tuple[Kind, str]]:
+    """The Secrets and ConfigMaps that a spec names for its listeners."""
+    for field in LISTENERS:
+        listener = (spec.get("listeners") or {}).get(field) or {}
+        authentication = listener.get("authentication") or {}
+        for kind, given in (
+            (SECRET, listener.get("certificateSecret")),
+            (SECRET, authentication.get("trustedCertificatesSecret")),
+            (SECRET, authentication.get("jwksSecret")),
+            (CONFIG_MAP, authentication.get("jwksConfigMap")),
+        ):
+            if given:
+                yield kind, given["name"]
 
 
 def _unwell(observed: ObservedCluster) -> bool:

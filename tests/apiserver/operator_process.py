@@ -124,9 +124,10 @@ class Operator:
             return ""
 
 
-def token_of(plane: ControlPlane, namespace: str, account: str) -> str:
-    """A token of a service account."""
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+def token_of(plane: ControlPlane, namespace: str, account: str, audience: str = "") -> str:
+    """A token of a service account, for the API server or for somebody else."""
+    spec = {"audiences": [audience]} if audience else {}
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
     return str(plane.request("POST", path, asked)["status"]["token"])
 

@@ -15,8 +15,16 @@ BALANCER = {"listeners": {"external": {"type": "LoadBalancer", "bootstrapNodePor
 NO_TLS = {"listeners": {"internal": {"authentication": {"type": "tls"}}}}
 GIVEN_NO_TLS = {"listeners": {"external": {"type": "NodePort", "certificateSecret": {"name": "s"}}}}
 SCRAM = {"listeners": {"internal": {"authentication": {"type": "scram-sha-512"}}}}
+ISSUER = {"type": "oauthbearer", "expectedIssuer": "https://issuer.example"}
+URL, KEYS = {"jwksEndpointUrl": "https://issuer.example/keys"}, {"name": "issuer", "key": "keys.json"}
+TOKENS = {"listeners": {"internal": {"tls": True, "authentication": {**ISSUER, **URL}}}}
 SIMPLE = {"authorization": {"type": "simple", "superUsers": ["CN=admin"]}}
 CLASH = {"listeners": {"external": {"type": "NodePort", "bootstrapNodePort": 31005, "firstBrokerNodePort": 31000}}}
+
+
+def believing(*, tls: bool = True, **authentication: Any) -> dict[str, Any]:
+    """The spec of a cluster that believes tokens, with something that is not to be said."""
+    return {"listeners": {"internal": {"tls": tls, "authentication": {**ISSUER, **authentication}}}}
 
 
 def apply(plane: ControlPlane, namespace: str, kind: str, name: str, spec: Any) -> str:
@@ -55,9 +63,31 @@ class TestClusters:
             (CLASH, "spec.listeners.external.bootstrapNodePort must not be one of the brokers' ports"),
             (NO_TLS, "spec.listeners.internal.authentication.type tls needs spec.listeners.internal.tls"),
             (GIVEN_NO_TLS, "spec.listeners.external.certificateSecret needs spec.listeners.external.tls"),
+            (
+                believing(**URL, tls=False),
+                "authentication.type oauthbearer needs spec.listeners.internal.tls: whoever sees",
+            ),
+            (
+                {"listeners": {"internal": {"tls": True, "authentication": {"type": "oauthbearer", **URL}}}},
+                "spec.listeners.internal.authentication.expectedIssuer is needed by oauthbearer",
+            ),
+            (believing(), "needs exactly one of jwksEndpointUrl, jwksConfigMap and jwksSecret"),
+            (
+                believing(**URL, jwksConfigMap=KEYS),
+                "needs exactly one of jwksEndpointUrl, jwksConfigMap and jwksSecret",
+            ),
+            (
+                believing(jwksSecret=KEYS, trustedCertificatesSecret={"name": "ca"}),
+                "trustedCertificatesSecret needs spec.listeners.internal.authentication.jwksEndpointUrl",
+            ),
+            (believing(**URL, type="scram-sha-512"), "internal.authentication.jwksEndpointUrl is for oauthbearer only"),
+            (believing(jwksEndpointUrl="http://issuer.example/keys"), "authentication.jwksEndpointUrl: Invalid value"),
+            (believing(jwksEndpointUrl="https://u:p@issuer.example"), "authentication.jwksEndpointUrl: Invalid value"),
+            (believing(**URL, expectedAudience=["a,b"]), "authentication.expectedAudience[0]: Invalid value"),
             ({"metrics": {"secured": True}}, "spec.metrics.secured needs a cluster with TLS"),
             ({"authorization": {"type": "opa"}}, "spec.authorization.type: Unsupported value"),
             ({"authorization": {"type": "simple", "superUsers": ["a;User:b"]}}, "spec.authorization.superUsers[0]"),
+            ({"authorization": {"type": "simple", "superUsers": ["User:b"]}}, "superUsers: names only, without User:"),
             (
                 {"clusterCa": {"validityDays": 30}},
                 "spec.clusterCa.renewalDays must be less than spec.clusterCa.validityDays",
@@ -97,6 +127,12 @@ class TestClusters:
             (SIMPLE, {}, "spec.listeners: a cluster that was made without TLS"),
             ({}, {"listeners": {"internal": {"tls": False}}}, ""),
             (SIMPLE, SCRAM, ""),
+            (SIMPLE, TOKENS, ""),
+            (
+                believing(jwksConfigMap=KEYS),
+                {**TOKENS, "authorization": {"type": "simple", "superUsers": ["a:b:c"]}},
+                "",
+            ),
             ({}, {"storage": {"type": "Ephemeral"}}, "spec.storage.type cannot be changed"),
             ({}, {"storage": {"storageClassName": "a"}}, "spec.storage.storageClassName cannot be changed"),
             (
@@ -162,11 +198,18 @@ class TestUsers:
     @pytest.mark.parametrize(
         ("spec", "says"),
         [
-            ({"clusterRef": {"name": "c"}}, "spec.authentication: Required value"),
             ({**ALICE, "authentication": {"type": "plain"}}, 'spec.authentication.type: Unsupported value: "plain"'),
             ({**ALICE, "userName": "a=b"}, "spec.userName: Invalid value"),
             ({**ALICE, "userName": "ANONYMOUS"}, "spec.userName cannot be ANONYMOUS"),
-            ({**ALICE, "userName": "x" * 65}, "spec.userName: Too long"),
+            (
+                {**ALICE, "userName": "x" * 65},
+                "spec.userName of a user with spec.authentication has at most 64 characters",
+            ),
+            ({"clusterRef": {"name": "c"}, "userName": "x" * 257}, "spec.userName: Too long"),
+            (
+                {"clusterRef": {"name": "c"}, "userName": "CN=a"},
+                "spec.userName without spec.authentication cannot begin with",
+            ),
             (acls({"type": "topic"}), "spec.authorization.acls.resource.name is needed"),
             (
                 acls({"type": "cluster", "name": "x"}),
@@ -199,6 +242,7 @@ class TestUsers:
             (acls({"type": "cluster"}), ""),
             ({**ALICE, "quotas": {"consumerByteRate": 1, "controllerMutationRate": 5}}, ""),
             ({**ALICE, "authentication": {"type": "scram-sha-512"}}, "spec.authentication.type cannot be changed"),
+            ({"clusterRef": {"name": "c"}}, "spec.authentication cannot be added or removed"),
             ({**ALICE, "clusterRef": {"name": "d"}}, "spec.clusterRef.name cannot be changed"),
             ({**ALICE, "userName": "bob"}, "spec.userName cannot be added or removed"),
         ],
@@ -213,6 +257,8 @@ class TestUsers:
         says = "metadata.name: the name of a user has at most 64 characters"
         assert says in apply(plane, namespace, "MiniKafkaUser", "x" * 65, ALICE)
         assert apply(plane, namespace, "MiniKafkaUser", "x" * 65, {**ALICE, "userName": "Alice_1"}) == ""
+        token = {"clusterRef": {"name": "c"}, "userName": "system:serviceaccount:ns:a|b"}
+        assert apply(plane, namespace, "MiniKafkaUser", "y" * 65, token) == ""
 
 
 class TestTopics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from minikafka_operator.security.authorities import texts_in
 
 from tests.apiserver.brokers import BrokerProcess
 from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.operator_process import ACTS_SECONDS_MAX, LOOKS_SECONDS_MAX, Cluster, Operator
+from tests.apiserver.operator_process import ACTS_SECONDS_MAX, LOOKS_SECONDS_MAX, Cluster, Operator, token_of
+from tests.tokens import Issuer
 from tests.waiting import until_now
 
 SECURED: dict[str, Any] = {
@@ -44,9 +46,9 @@ SETTINGS = ("listener.name.", "listener.security.", "super.users", "authorizer.c
 class Secured:
     """A cluster with TLS and logins, and its one broker."""
 
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, spec: dict[str, Any] = SECURED) -> None:
         self.cluster = cluster
-        cluster.create(**SECURED)
+        cluster.create(**spec)
         (pod,) = cluster.make_pods()
         for name, text in self.secret("c-broker-certs").items():
             (folder / name).write_text(text)
@@ -94,9 +96,13 @@ class Secured:
 
     def created(self, password: str, topic: str) -> ErrorCode:
         """What alice, with this password, is answered who makes a topic. Raises NoAnswer, AuthenticationError."""
+        return self.created_by(Login("SCRAM-SHA-512", "alice", password), topic)
+
+    def created_by(self, login: Login, topic: str) -> ErrorCode:
+        """The same of anybody."""
         trusted = self.secret("c-cluster-ca-cert")["ca.crt"]
         tls = TlsSettings(truststore_certificates=trusted, endpoint_identification=False)
-        security = ClientSecurity(tls, Login("SCRAM-SHA-512", "alice", password))
+        security = ClientSecurity(tls, login)
         with BrokerConnection("127.0.0.1", self.broker.client, 60, security) as connection:
             row = {"name": topic, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
             answer = connection.request(ApiKey.CREATE_TOPICS, 7, {"topics": [row], "timeout": 30_000})
@@ -147,6 +153,47 @@ def test_a_user_from_kubectl_apply_to_its_end(
         assert not found.lets_in(third)
         said = operator.log.read_text()
         assert not [one for one in (first, second, third, "PRIVATE KEY") if one in said]
+    finally:
+        found.broker.stop()
+
+
+def test_a_service_account_logs_in_by_its_token(
+    operator: Operator, cluster: Cluster, plane: ControlPlane, tmp_path: Path
+) -> None:
+    """The issuer is Kubernetes itself, as in docs/guide/examples/tokens.yaml; other keys count while the broker runs."""
+    namespace, file = cluster.names.namespace, tmp_path / "token"
+    keys = {"metadata": {"name": "issuer"}, "data": {"keys.json": json.dumps(plane.request("GET", "/openid/v1/jwks"))}}
+    plane.request("POST", cluster.url("configmaps"), keys)
+    plane.request("POST", cluster.url("serviceaccounts"), {"metadata": {"name": "alice"}})
+    believed = {"type": "oauthbearer", "expectedIssuer": "https://kubernetes.default.svc", "expectedAudience": ["c"]}
+    believed["jwksConfigMap"] = {"name": "issuer", "key": "keys.json"}
+    found = Secured(
+        cluster, tmp_path, {**SECURED, "listeners": {"internal": {"tls": True, "authentication": believed}}}
+    )
+    try:
+        subject = f"system:serviceaccount:{namespace}:alice"
+        known = {"userName": subject, "authorization": ALICE["authorization"]}
+        found.apply("alice", {"clusterRef": ALICE["clusterRef"], **known})
+        assert found.wait_for("alice", "True", "InForce") == f"brokers know {subject}, and all of its ACLs and quotas"
+
+        def created(token: str, topic: str) -> str:
+            file.write_text(token)
+            try:
+                return found.created_by(Login("OAUTHBEARER", token_file=str(file)), topic).name
+            except (NoAnswer, AuthenticationError):
+                return "refused"
+
+        token = token_of(plane, namespace, "alice", "c")
+        assert [created(token, topic) for topic in ("a-1", "b-1")] == ["NONE", "TOPIC_AUTHORIZATION_FAILED"]
+        assert created(token_of(plane, namespace, "alice", "another"), "a-2") == "refused"
+
+        issuer = Issuer()
+        plane.request("PATCH", cluster.url("configmaps", "issuer"), {"data": {"keys.json": issuer.key_set()}})
+        operator.look_at(cluster)
+        (tmp_path / "new").write_text(found.secret("c-broker-certs")["internal-jwks.json"])
+        (tmp_path / "new").rename(tmp_path / "internal-jwks.json")
+        assert created(token, "a-3") == "refused"
+        assert created(issuer.token(subject, iss=believed["expectedIssuer"], aud="c"), "a-3") == "NONE"
     finally:
         found.broker.stop()
 

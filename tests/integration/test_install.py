@@ -57,7 +57,7 @@ EXTRAS = {
 APART = {"": ["minikafka_chaos.grounds.kubernetes", "minikafka_chaos.controller", "minikafka_chaos.watch.terminal"]}
 """What needs more extras, and names them: modules whose names begin so."""
 OF_OTHERS = ("minikafka.testing.", "minikafka.reliability.aiokafka_", "minikafka.security.access_tokens")
-"""What the extras `testing`, `reliability` and `oauth` are for: in no package of another extra."""
+"""What the extras `testing`, `reliability` and `oauth` are for: in no package of the base, nor of `analytics`."""
 TIMEOUT = 600
 PIP = ("--quiet", "--disable-pip-version-check", "--no-input", "--root-user-action", "ignore")
 

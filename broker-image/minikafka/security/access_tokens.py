@@ -33,6 +33,8 @@ EXPIRES_MAX = float(2**32)
 
 _HEADER_BYTES_MAX, _SIGNATURE_BYTES_MAX = 16 << 10, 4 << 10
 _UNREADABLE = "the token cannot be read"
+_OF_CERTIFICATE = "CN="
+"""So principals of certificates begin, those of brokers on Kubernetes too; at many an issuer people choose their names."""
 
 Key = RSAKey | ECKey | OKPKey
 
@@ -98,6 +100,8 @@ def read_token(token: str, keys: Sequence[Key], rules: TokenRules, now: float) -
         raise TokenRefused("the token names no subject")
     if len(subject.encode(errors="replace")) > SUBJECT_BYTES_MAX or not _is_text(subject):
         raise TokenRefused("the subject is too long, or no text")
+    if subject.startswith(_OF_CERTIFICATE):
+        raise TokenRefused("the subject is the name of a certificate")
     scope = claims.get(rules.scope_claim_name, "")
     if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(each, str) for each in scope)):
         raise TokenRefused("the token's scope is no text")

@@ -73,11 +73,18 @@ def secured_listener(cluster: Object | None) -> InternalListener | None:
 
 def refusal(cluster: Object) -> str:
     """Why no client of an experiment could do anything there; empty when it could."""
-    listener = secured_listener(cluster)
-    if listener is None or listener.authentication or not listener.authorization or listener.lets_anonymous:
+    listener, name = secured_listener(cluster), cluster["metadata"]["name"]
+    if listener is None or listener.authentication in _FILES:
+        return ""
+    if listener.authentication:
+        return (
+            f"MiniKafkaCluster {name}: spec.listeners.internal.authentication.type {listener.authentication}: the clients of "
+            f"experiments log in there, and have no token; allowed: {', '.join(_FILES)}"
+        )
+    if not listener.authorization or listener.lets_anonymous:
         return ""
     return (
-        f"MiniKafkaCluster {cluster['metadata']['name']}: spec.authorization without spec.listeners.internal.authentication: "
+        f"MiniKafkaCluster {name}: spec.authorization without spec.listeners.internal.authentication: "
         "the clients of experiments could not log in there, and who has not may do nothing"
     )
 
@@ -85,7 +92,7 @@ def refusal(cluster: Object) -> str:
 def user(experiment: Object, cluster: Object, scenario: Scenario, metadata: Mapping[str, Any]) -> Object | None:
     """The MiniKafkaUser of an experiment, with this metadata as well; None where its clients need not log in."""
     listener = secured_listener(cluster)
-    if listener is None or not listener.authentication:
+    if listener is None or listener.authentication not in _FILES:
         return None
     spec: dict[str, Any] = {
         "clusterRef": {"name": cluster["metadata"]["name"]},
@@ -145,7 +152,7 @@ def mounted(experiment: Object, cluster: Object | None) -> tuple[dict[str, Any],
         return None
     sources = []
     names = Names(experiment["metadata"]["namespace"], cluster["metadata"]["name"])
-    if listener.authentication:
+    if listener.authentication in _FILES:
         name = user_name(experiment["metadata"]["name"])
         sources.append(_source(name, _FILES[listener.authentication]))
     if listener.tls and listener.certificate_secret:

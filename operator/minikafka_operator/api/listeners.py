@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from minikafka_kube.api.part import Labels, LocalObject, Part, Port, rule, rules
 from pydantic import ConfigDict, Field
 
-from minikafka_operator.api.security import Authentication, AuthenticationType
+from minikafka_operator.api.security import Authentication, authentication_rules
 
 BROKERS_MAX: Final = 100
 """Names of objects leave room for two digits; larger clusters have not been tried."""
@@ -37,11 +37,7 @@ def listener_rules(name: str) -> list[dict[str, str]]:
     """What cannot be said of the listener of this name."""
     field = f"spec.listeners.{name}"
     return [
-        rule(
-            f"!has(self.authentication) || self.authentication.type != '{AuthenticationType.TLS}' || self.tls",
-            f"{field}.authentication.type {AuthenticationType.TLS} needs {field}.tls",
-            ".authentication",
-        ),
+        *authentication_rules(field),
         rule(
             "!has(self.certificateSecret) || self.tls",
             f"{field}.certificateSecret needs {field}.tls",

@@ -14,11 +14,14 @@ from minikafka.quotas.entities import (
 from minikafka_kube.api.part import Conditions, Part, rule, rules
 from pydantic import ConfigDict, Field
 
-from minikafka_operator.api.security import Authentication, AuthenticationType, AuthorizationType
+from minikafka_operator.api.security import AuthenticationType, AuthorizationType, UserAuthentication
 from minikafka_operator.api.topic import ClusterReference
 
 USER_NAME_MAX: Final = 64
 """Of the common name of a certificate (RFC 5280)."""
+
+TOKEN_NAME_MAX: Final = 256
+"""Of a user for whom the operator makes nothing to log in with: others give it its name."""
 
 ACLS_MAX: Final = 200
 
@@ -155,7 +158,24 @@ class UserSpec(Part):
                 "has(self.userName) == has(oldSelf.userName)",
                 "spec.userName cannot be added or removed: a user cannot be renamed",
                 ".userName",
-            )
+            ),
+            rule(
+                "has(self.authentication) == has(oldSelf.authentication)",
+                "spec.authentication cannot be added or removed: make another user",
+                ".authentication",
+            ),
+            rule(
+                "!has(self.authentication) || !has(self.userName) || "
+                f"self.userName.matches('^[A-Za-z0-9][A-Za-z0-9._@-]{{0,{USER_NAME_MAX - 1}}}$')",
+                f"spec.userName of a user with spec.authentication has at most {USER_NAME_MAX} characters: letters and digits, "
+                "and after the first one also . _ @ -",
+                ".userName",
+            ),
+            rule(
+                "has(self.authentication) || !has(self.userName) || !self.userName.startsWith('CN=')",
+                "spec.userName without spec.authentication cannot begin with CN=: brokers refuse tokens of such a name",
+                ".userName",
+            ),
         )
     )
 
@@ -163,9 +183,10 @@ class UserSpec(Part):
     user_name: Annotated[
         str | None,
         Field(
-            pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$",
-            max_length=USER_NAME_MAX,
-            description="Name of the user where it cannot be the object's (capitals, underscores). Without it: metadata.name.",
+            pattern=r"^[!-~]+$",
+            max_length=TOKEN_NAME_MAX,
+            description="Name of the user where it cannot be the object's (capitals, underscores, a subject of tokens). Without "
+            "it: metadata.name.",
             json_schema_extra=rules(
                 rule("self == oldSelf", "spec.userName cannot be changed: a user cannot be renamed"),
                 rule("self != 'ANONYMOUS'", "spec.userName cannot be ANONYMOUS: that is whoever has not logged in"),
@@ -173,9 +194,10 @@ class UserSpec(Part):
         ),
     ] = None
     authentication: Annotated[
-        Authentication,
+        UserAuthentication | None,
         Field(
-            description="How the user logs in. The Secret of the object's name has what it takes. It cannot be changed.",
+            description="How the user logs in. The Secret of the object's name has what it takes. Without it: by a token of "
+            "somebody else's, at a listener with authentication of type oauthbearer. It cannot be changed.",
             json_schema_extra=rules(
                 rule(
                     "self.type == oldSelf.type",
@@ -184,7 +206,7 @@ class UserSpec(Part):
                 )
             ),
         ),
-    ]
+    ] = None
     authorization: Annotated[
         UserAuthorization | None, Field(description="What the user may do. Without it: nothing that needs an ACL.")
     ] = None
@@ -217,7 +239,7 @@ class User(Part):
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
-                f"has(self.spec.userName) || size(self.metadata.name) <= {USER_NAME_MAX}",
+                f"has(self.spec.userName) || !has(self.spec.authentication) || size(self.metadata.name) <= {USER_NAME_MAX}",
                 f"metadata.name: the name of a user has at most {USER_NAME_MAX} characters",
             )
         )
@@ -227,6 +249,6 @@ class User(Part):
     status: Annotated[UserStatus | None, Field(description="The user as it is.")] = None
 
 
-def principal_name(name: str, kind: AuthenticationType) -> str:
+def principal_name(name: str, kind: AuthenticationType | None) -> str:
     """As whom brokers know a user of this name."""
     return f"CN={name}" if kind is AuthenticationType.TLS else name

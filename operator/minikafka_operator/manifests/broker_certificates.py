@@ -25,6 +25,7 @@ from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.api.security import CertificateAuthority
 from minikafka_operator.manifests.external import NODE_ADDRESS, Externals, bootstrap_external
 from minikafka_operator.manifests.objects import ResourceBuilder
+from minikafka_operator.manifests.token_issuers import issuer_files
 from minikafka_operator.security.authorities import (
     CA_CERTIFICATE,
     Authority,
@@ -143,6 +144,7 @@ def security_objects(
         made.append(_secret(builder, names.metrics_access, access))
         made[-1]["metadata"]["annotations"] = tokens.annotations()
     files |= {listener_file(field): pair.bundle for field, pair in given_pairs(observed, builder.spec).items()}
+    files |= issuer_files(observed, builder.spec)
     return [*made, _secret(builder, names.broker_certificates, files)]
 
 

@@ -56,6 +56,7 @@ from minikafka_operator.manifests.storage import (
     without_claims_of_an_earlier_cluster,
     without_volumes,
 )
+from minikafka_operator.manifests.token_issuers import unusable_of_issuers
 from minikafka_operator.planning.deletion import plan_deletion
 from minikafka_operator.planning.status import Decided, rejected_status, same_status, status_of
 from minikafka_operator.planning.topics import with_cluster
@@ -84,7 +85,9 @@ FRESHNESS_RETRY_SECONDS: Final = 3.0
 CONFLICT_RETRY_SECONDS: Final = 30.0
 """While an object of somebody else is in the way: without our labels it is not watched, so its going is no event."""
 
-_OF_SETTINGS: Final = (ClusterReason.INVALID_CONFIG, ClusterReason.CERTIFICATE_UNUSABLE)
+_OF_SETTINGS: Final = (
+    ClusterReason.INVALID_CONFIG, ClusterReason.CERTIFICATE_UNUSABLE, ClusterReason.TOKEN_KEYS_UNUSABLE
+)  # fmt: skip
 """Reasons of what brokers would not start with."""
 
 RENEWAL_RETRY_SECONDS: Final = 30.0
@@ -238,6 +241,8 @@ def _problem(observed: ObservedCluster, spec: ClusterSpec) -> tuple[ClusterReaso
         return ClusterReason.INVALID_CONFIG, "; ".join(lines)
     if unusable := unusable_certificates(observed, spec):
         return ClusterReason.CERTIFICATE_UNUSABLE, unusable
+    if (of_issuer := unusable_of_issuers(observed, spec)) is not None:
+        return of_issuer
     if spec.rack is not None and "nodes" in observed.refused:
         return ClusterReason.RACK_UNKNOWN, f"spec.rack: the operator cannot look at nodes: {observed.refused['nodes']}"
     return None

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from minikafka.config.oauth_settings import JWKS_URL
 from minikafka.security.authorizer import KAFKAS_NAME
+from minikafka.security.jaas import OAUTHBEARER_MODULE
 from minikafka_kube.names import CERTIFICATES_PATH, Names
 
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.api.listeners import SecuredListener
-from minikafka_operator.api.security import AuthenticationType
+from minikafka_operator.api.security import Authentication, AuthenticationType, OAuthBearerAuthentication
 from minikafka_operator.security.certificates import Subject
 
 REPLICATION: Final = "REPLICATION"
@@ -26,7 +28,18 @@ CLUSTER_CA_FILE: Final = "cluster-ca.crt"
 CLIENTS_CA_FILE: Final = "clients-ca.crt"
 METRICS_TOKENS_FILE: Final = "metrics.tokens"
 
-RESERVED: Final = ("authorizer.class.name", "super.users", "ssl.client.auth", "sasl.enabled.mechanisms")
+_ISSUER, _AUDIENCE = "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.expected.audience"
+_SUBJECT, _SCOPE = "sasl.oauthbearer.sub.claim.name", "sasl.oauthbearer.scope.claim.name"
+_MECHANISMS: Final = {
+    AuthenticationType.SCRAM_SHA_512: "SCRAM-SHA-512",
+    AuthenticationType.OAUTHBEARER: "OAUTHBEARER",
+}
+"""Of SASL, for each type that logs in by it."""
+
+RESERVED: Final = (
+    "authorizer.class.name", "super.users", "ssl.client.auth", "sasl.enabled.mechanisms",
+    JWKS_URL, _ISSUER, _AUDIENCE, _SUBJECT, _SCOPE,
+)  # fmt: skip
 RESERVED_PREFIXES: Final = ("listener.name.", "ssl.keystore.", "ssl.truststore.", "ssl.key.", "ssl.principal.")
 """Settings that a secured cluster's spec says in other fields."""
 
@@ -49,6 +62,16 @@ def broker_file(broker_id: int) -> str:
 def listener_file(field: str) -> str:
     """The file with a key and a certificate that the spec names for a listener."""
     return f"{field}.pem"
+
+
+def keys_file(field: str) -> str:
+    """The file with the keys that sign the tokens which a listener believes."""
+    return f"{field}-jwks.json"
+
+
+def issuer_ca_file(field: str) -> str:
+    """The file with the CAs that brokers trust where they ask for these keys."""
+    return f"{field}-jwks-ca.crt"
 
 
 def listener_of(spec: ClusterSpec, listener: str) -> SecuredListener:
@@ -98,7 +121,7 @@ def reserved_problems(spec: ClusterSpec) -> tuple[str, ...]:
 
 
 def _protocol(listener: SecuredListener) -> str:
-    logs_in = listener.authentication is not None and listener.authentication.type is AuthenticationType.SCRAM_SHA_512
+    logs_in = listener.authentication is not None and listener.authentication.type in _MECHANISMS
     transport = "SSL" if listener.tls else "PLAINTEXT"
     return f"SASL_{transport}" if logs_in else transport
 
@@ -121,11 +144,34 @@ def _for_clients(name: str, listener: SecuredListener, broker_id: int) -> dict[s
         given = listener.certificate_secret is not None
         made |= _shown(listener_file(FIELDS[name]) if given else broker_file(broker_id))
     if listener.authentication is not None:
-        if listener.authentication.type is AuthenticationType.TLS:
-            made |= {**_trusted(CLIENTS_CA_FILE), "ssl.principal.mapping.rules": "DEFAULT"}
-        else:
-            made["sasl.enabled.mechanisms"] = "SCRAM-SHA-512"
+        made |= _logins(FIELDS[name], listener.authentication)
     return _prefixed(name, made)
+
+
+def _logins(field: str, authentication: Authentication) -> dict[str, str]:
+    if authentication.type is AuthenticationType.TLS:
+        return {**_trusted(CLIENTS_CA_FILE), "ssl.principal.mapping.rules": "DEFAULT"}
+    made = {"sasl.enabled.mechanisms": _MECHANISMS[authentication.type]}
+    if isinstance(authentication, OAuthBearerAuthentication):
+        made |= _tokens(field, authentication)
+    return made
+
+
+def _tokens(field: str, given: OAuthBearerAuthentication) -> dict[str, str]:
+    said = {
+        JWKS_URL: given.jwks_endpoint_url or f"file://{CERTIFICATES_PATH}/{keys_file(field)}",
+        _ISSUER: given.expected_issuer,
+        _AUDIENCE: ",".join(given.expected_audience or ()),
+        _SUBJECT: given.sub_claim_name or "",
+        _SCOPE: given.scope_claim_name or "",
+    }
+    made = {key: value for key, value in said.items() if value}
+    if given.trusted_certificates_secret is not None:
+        where = f"{CERTIFICATES_PATH}/{issuer_ca_file(field)}"
+        made["oauthbearer.sasl.jaas.config"] = (
+            f'{OAUTHBEARER_MODULE} required ssl.truststore.type="PEM" ssl.truststore.location="{where}";'
+        )
+    return made
 
 
 def _shown(file: str) -> dict[str, str]:

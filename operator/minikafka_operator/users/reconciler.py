@@ -292,4 +292,4 @@ def _is_in_force(plan: UserPlan) -> bool:
     status = plan.user.get("status") or {}
     ready = condition(status, READY)
     same = ready.get("observedGeneration") == plan.user["metadata"].get("generation")
-    return bool(ready.get("status") == "True" and same and status.get("secretVersion") == plan.secret_version)
+    return bool(ready.get("status") == "True" and same and status.get("secretVersion", "") == plan.secret_version)

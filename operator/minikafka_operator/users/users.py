@@ -112,7 +112,7 @@ def _plan(cluster: _Cluster, user: Object, secret: Object | None) -> UserPlan:
     except ValidationError as error:
         where = ".".join(str(part) for part in error.errors()[0]["loc"])
         return UserPlan(user).decided(False, UserReason.INVALID_SPEC, f"spec.{where}: {error.errors()[0]['msg']}")
-    if len(spec.user_name or metadata["name"]) > USER_NAME_MAX:
+    if spec.authentication is not None and len(spec.user_name or metadata["name"]) > USER_NAME_MAX:
         says = f"metadata.name: the name of a user has at most {USER_NAME_MAX} characters; spec.userName can be another"
         return UserPlan(user).decided(False, UserReason.INVALID_SPEC, says)
     if (refused := _refused(cluster, spec, user, is_owner)) is not None:
@@ -125,12 +125,17 @@ def _plan(cluster: _Cluster, user: Object, secret: Object | None) -> UserPlan:
 
 
 def _refused(cluster: _Cluster, spec: UserSpec, user: Object, is_owner: bool) -> UserVerdict | None:
-    name, kind = cluster.observed.names.cluster, spec.authentication.type
+    name, kind = cluster.observed.names.cluster, _kind(spec)
     if not is_owner:
         says = f"another {USER.name} is the user {_principal(user)} already: delete this one, or give it another name"
         return UserVerdict(False, UserReason.DUPLICATE, says)
-    if not takes(cluster.spec, kind):
+    if not takes(cluster.spec, kind or AuthenticationType.OAUTHBEARER):
         says = f"no listener of {CLUSTER.name} {name} has authentication of type {kind}: set it in spec.listeners"
+        if kind is None:
+            says = (
+                f"spec.authentication: a user without it logs in by a token, and no listener of {CLUSTER.name} {name} has "
+                f"authentication of type {AuthenticationType.OAUTHBEARER}: set it in spec.listeners, or this"
+            )
         return UserVerdict(False, UserReason.AUTHENTICATION_DISABLED, says)
     if spec.authorization is not None and cluster.spec.authorization is None:
         says = f"spec.authorization: {CLUSTER.name} {name} has none, so whoever is let in may do everything"
@@ -138,8 +143,16 @@ def _refused(cluster: _Cluster, spec: UserSpec, user: Object, is_owner: bool) ->
     return None
 
 
+def _kind(spec: UserSpec) -> AuthenticationType | None:
+    """How a user logs in; None: by a token of somebody else's."""
+    return None if spec.authentication is None else spec.authentication.type
+
+
 def _made(cluster: _Cluster, spec: UserSpec, user: Object, secret: Object | None) -> UserPlan:
     metadata, observed = user["metadata"], cluster.observed
+    name, kind = spec.user_name or metadata["name"], _kind(spec)
+    if kind is None:
+        return _known(spec, user, name, None, None)
     standing = Standing.OURS if secret is None else standing_to_user(secret, observed.names, user)
     if standing is Standing.FOREIGN:
         says = f"not this user's, and left alone: Secret {metadata['name']}; remove it, or give the user another name"
@@ -147,21 +160,25 @@ def _made(cluster: _Cluster, spec: UserSpec, user: Object, secret: Object | None
     if cluster.authorities is None or standing is Standing.EARLIER or (secret is not None and deleting(secret)):
         says = "waiting until the cluster's CAs are there, and a Secret that goes is gone"
         return replace(UserPlan(user).decided(None, UserReason.WAITING_FOR_CLUSTER, says), waits=True)
-    name, kind = spec.user_name or metadata["name"], spec.authentication.type
     clients, terms = cluster.authorities.clients, cluster.spec.clients_ca
     wanted = user_secret(observed.names, user, name, kind, secret, clients, terms, observed.now)
     if secret is None:
         return UserPlan(user, [Create(wanted)])
     if why := _difference(wanted, secret):
         return UserPlan(user, [_patch(wanted, secret, why)])
-    version = version_of(secret)
-    known = (user.get("status") or {}).get("secretVersion")
+    return _known(spec, user, name, kind, secret)
+
+
+def _known(spec: UserSpec, user: Object, name: str, kind: AuthenticationType | None, secret: Object | None) -> UserPlan:
+    """What brokers should know of a user, whose Secret is as it has to be; None: it has none."""
+    version = "" if secret is None else version_of(secret)
+    known = (user.get("status") or {}).get("secretVersion", "")
     principal = principal_of(principal_name(name, kind))
     has_password = kind is AuthenticationType.SCRAM_SHA_512
     access = WantedAccess(
         principal,
         name if has_password else "",
-        password_in(secret) if has_password else "",
+        password_in(secret) if secret is not None and has_password else "",
         is_new=known != version,
         acls=acls_of(principal, spec.authorization.acls) if spec.authorization else frozenset(),
         quotas=spec.quotas.by_name if spec.quotas else {},
@@ -205,23 +222,27 @@ def user_status(plan: UserPlan, verdict: UserVerdict, now: datetime) -> dict[str
     made: dict[str, Any] = {"observedGeneration": generation, "conditions": [said]}
     kept = {name: before[name] for name in ("userName", "secret", "secretVersion") if name in before}
     if verdict.holds:
-        kept = {"userName": plan.user_name, "secret": plan.name, "secretVersion": plan.secret_version}
+        kept = {"userName": plan.user_name}
+        if plan.secret_version:
+            kept |= {"secret": plan.name, "secretVersion": plan.secret_version}
     made |= kept
     return None if made == before else made
 
 
 def _principal(user: Object) -> str:
     """As whom brokers know a user, also one whose spec is not understood."""
+    name, kind = _name_and_type(user)
+    return principal_of(principal_name(name, AuthenticationType.TLS if kind == AuthenticationType.TLS else None))
+
+
+def _name_and_type(user: Object) -> tuple[str, str]:
     spec = user.get("spec") or {}
-    name = spec.get("userName") or user["metadata"]["name"]
-    is_tls = (spec.get("authentication") or {}).get("type") == AuthenticationType.TLS
-    return principal_of(principal_name(name, AuthenticationType.TLS if is_tls else AuthenticationType.SCRAM_SHA_512))
+    return spec.get("userName") or user["metadata"]["name"], (spec.get("authentication") or {}).get("type") or ""
 
 
 def _forgotten(user: Object) -> WantedAccess:
-    principal = _principal(user)
-    name = principal.removeprefix("User:")
-    return WantedAccess(principal, "" if name.startswith("CN=") else name)
+    name, kind = _name_and_type(user)
+    return WantedAccess(_principal(user), name if kind == AuthenticationType.SCRAM_SHA_512 else "")
 
 
 def _precedence(user: Object) -> tuple[str, bool, str]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from minikafka_operator.api.cluster import OPERATOR_KEYS, ClusterSpec
+from minikafka_operator.api.security import OAuthBearerAuthentication
 from minikafka_operator.api.topic import Topic
 from minikafka_operator.api.user import User
 from minikafka_operator.crds import cluster_definition, documents, topic_definition
@@ -151,7 +152,15 @@ def test_the_secured_example_is_one() -> None:
     documents = list(yaml.safe_load_all((ROOT / "docs/guide/examples/secured.yaml").read_text()))
     cluster, *users = documents
     assert ClusterSpec.model_validate(cluster["spec"]).secured
-    assert [User.model_validate(each).spec.authentication.type for each in users] == ["scram-sha-512", "tls"]
+    kinds = [User.model_validate(each).spec.authentication for each in users]
+    assert [kind and kind.type for kind in kinds] == ["scram-sha-512", "tls"]
+
+
+def test_the_example_with_tokens_is_one() -> None:
+    cluster, _, user = yaml.safe_load_all((ROOT / "docs/guide/examples/tokens.yaml").read_text())
+    internal = ClusterSpec.model_validate(cluster["spec"]).listeners.internal
+    assert internal is not None and isinstance(internal.authentication, OAuthBearerAuthentication)
+    assert User.model_validate(user).spec.authentication is None
 
 
 def test_the_example_is_one(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from base64 import b64decode, b64encode
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -354,6 +355,54 @@ class TestGoing:
             assert (users.brokers.passwords, users.brokers.acls) == ({}, set())
 
 
+class TestToken:
+    """Users for whom somebody else issues tokens."""
+
+    SUBJECT: ClassVar = "system:serviceaccount:ns:alice"
+    KEYS: ClassVar = {"jwksEndpointUrl": "https://issuer.example/keys", "expectedIssuer": "https://issuer.example"}
+    SPEC: ClassVar = {
+        "listeners": {
+            "internal": {"tls": True, "authentication": {"type": "oauthbearer", **KEYS}},
+            "external": {"type": "NodePort", "tls": True, "authentication": {"type": "scram-sha-512"}},
+        },
+        "authorization": {"type": "simple"},
+    }
+
+    async def test_from_nothing_to_in_force_and_to_nothing(self) -> None:
+        users = Users(**self.SPEC)
+        limits = {"producerByteRate": 1000}
+        acls = {"type": "simple", "acls": [READS]}
+        users.brokers.passwords = {self.SUBJECT: "somebody else has made it"}
+        users.apply("alice", userName=self.SUBJECT, authorization=acls, quotas=limits)
+        await users.looks()
+        says = f"brokers know {self.SUBJECT}, and all of its ACLs and quotas"
+        assert users.condition("alice") == ("True", "InForce", says)
+        principal = f"User:{self.SUBJECT}"
+        assert users.brokers.acls == {acl(principal, Operation.READ), acl(principal, Operation.DESCRIBE)}
+        assert users.brokers.quotas == {self.SUBJECT: {"producer_byte_rate": 1000.0}}
+        status = users.server.objects[USER.name, "alice"]["status"]
+        assert (SECRET.name, "alice") not in users.server.objects
+        assert status["userName"] == self.SUBJECT and not {"secret", "secretVersion"} & set(status)
+
+        users.brokers.silent = "no broker is ready"
+        users.world.now += timedelta(hours=1)
+        await users.new_operator().reconcile(users.world.observed())
+        assert users.condition("alice")[0] == "True", "brokers that are away for a moment do not forget it"
+        users.brokers.silent = ""
+        users.server.remove(USER, "alice")
+        await users.looks()
+        assert (USER.name, "alice") not in users.server.objects
+        assert (users.brokers.acls, users.brokers.quotas, users.brokers.removed) == (set(), {}, [])
+
+    async def test_it_is_the_same_as_one_with_a_password(self) -> None:
+        """Both would be the same principal, whatever listener they come by."""
+        users = Users(**self.SPEC)
+        users.apply("alice", **SCRAM)
+        users.apply("other", userName="alice")
+        await users.looks()
+        assert [users.condition(name)[1] for name in ("alice", "other")] == ["InForce", "Duplicate"]
+
+
 class TestRefused:
     @pytest.mark.parametrize(
         ("cluster", "spec", "reason", "says"),
@@ -375,6 +424,12 @@ class TestRefused:
                 {**SCRAM, "authorization": {"type": "simple", "acls": []}},
                 "AuthorizationDisabled",
                 "spec.authorization: MiniKafkaCluster demo has none",
+            ),
+            (
+                BOTH,
+                {},
+                "AuthenticationDisabled",
+                "spec.authentication: a user without it logs in by a token, and no listener of MiniKafkaCluster demo has",
             ),
             (BOTH, {"authentication": {"type": "magic"}}, "InvalidSpec", "spec.authentication.type: Input should be"),
         ],

@@ -175,6 +175,18 @@ class TestItsUser:
         assert before is not None and made is not None and made["metadata"]["uid"] != before["metadata"]["uid"]
         assert [acl["resource"]["name"] for acl in made["spec"]["authorization"]["acls"]][:2] == ["bank", "audit"]
 
+    async def test_they_have_no_token(self) -> None:
+        world = world_with(
+            {"tls": True, "authentication": {"type": "oauthbearer", "jwksEndpointUrl": "https://h/keys"}}
+        )
+        await world.settle()
+        assert (world.phase, user(world)) == ("Refused", None)
+        assert world.condition("Accepted")[1:] == (
+            "NotSupported",
+            "MiniKafkaCluster shop: spec.listeners.internal.authentication.type oauthbearer: the clients of experiments log in "
+            "there, and have no token; allowed: scram-sha-512, tls",
+        )
+
     async def test_refused_by_a_policy(self) -> None:
         world = world_with(SCRAM, AUTHORIZED)
         world.server.refuses[USER.name] = ApiError(403, "Forbidden", "no users here")
