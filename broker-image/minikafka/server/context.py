@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 from minikafka.config import BrokerConfig, ConfigError
@@ -38,7 +39,8 @@ class BrokerContext:
         self.health = Health(self.events.emit, self.clock.now)
         self.supervisor = Supervisor(self.health, self.handler_failed)
         self._warned: dict[str, float] = {}
-        self._strangers = EventLimit(self.clock.now)
+        self._strangers: defaultdict[str, EventLimit] = defaultdict(lambda: EventLimit(self.clock.now))
+        """By listener: who knocks at one must not hide who knocks at another."""
         self.channels = Channels(config, self.events.emit, self.warn_rarely, self.clock.unix_ms)
 
     def client_id(self, purpose: str) -> str:
@@ -72,7 +74,7 @@ class BrokerContext:
     def not_let_in(self, address: str, listener: str, reason: str, principal: str | None = None) -> None:
         """Tell that a client is not let in; a stranger can bring this about as often as he likes."""
         self.stats.failed_authentications += 1
-        if self._strangers.takes(object()):
+        if self._strangers[listener].takes(object()):
             self.events.emit(
                 "authentication_failed", principal=principal, address=address, listener=listener, reason=reason
             )

@@ -573,7 +573,7 @@ async def test_salts_tell_nothing_of_the_brokers_user(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_strangers_do_not_fill_the_events(tmp_path: Path) -> None:
-    """All are counted, and a hundred a minute are told."""
+    """All are counted, and a hundred a minute of each listener are told."""
     async with one_broker(tmp_path) as (cluster, broker):
         for _ in range(EMITTED_MAX + 20):
             client = await Stranger.at(broker)
@@ -582,6 +582,8 @@ async def test_strangers_do_not_fill_the_events(tmp_path: Path) -> None:
             client.close()
         assert broker.stats.failed_authentications == EMITTED_MAX + 20
         assert len(await refusals(cluster, EMITTED_MAX)) == EMITTED_MAX
+        broker.context.not_let_in("127.0.0.1", "elsewhere", "a reason")
+        assert (await refusals(cluster, EMITTED_MAX + 1))[-1] == (None, "a reason")
 
 
 async def test_nothing_is_read_after_a_second_handshake(tmp_path: Path) -> None:
