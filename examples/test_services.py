@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 from minikafka.testing import MiniKafkaCluster
+from services.accounts import Accounts, MendedAccounts
 from services.balance import Balance, MendedBalance
 from services.ledger import Ledger, MendedLedger
 from services.orders import MendedOrders, Orders
@@ -102,3 +105,17 @@ def test_an_amount_that_comes_again_counts_once(minikafka_cluster: MiniKafkaClus
         service(minikafka_cluster.bootstrap, topic, store).run(over)
     service(minikafka_cluster.bootstrap, topic, store).run(over)
     assert store["balance"] == 12
+
+
+@pytest.mark.parametrize("service", [pytest.param(Accounts, marks=NOTICED), MendedAccounts])
+def test_a_payment_is_booked_once_although_its_offset_could_not_be_committed(
+    minikafka_cluster: MiniKafkaCluster, service: type[Accounts], tmp_path: Path
+) -> None:
+    topic, path = sent(minikafka_cluster, "5", "7"), str(tmp_path / "ledger.db")
+    over = at_end(minikafka_cluster, topic, f"accounts-of-{topic}")
+    minikafka_cluster.inject_error("OffsetCommit", "UNKNOWN_SERVER_ERROR", topic, 0, count=1)
+    with pytest.raises(KafkaException):
+        service(minikafka_cluster.bootstrap, topic, path).run(over)
+    service(minikafka_cluster.bootstrap, topic, path).run(over)
+    with sqlite3.connect(path) as ledger:
+        assert ledger.execute("SELECT sum(amount) FROM booked").fetchone() == (12,)

@@ -169,7 +169,10 @@ def test_two_users_by_kubectl_alone(secured: BrokerCluster) -> None:
 
 
 class CarefulClient:
-    """A producer outside that reads its certificates anew when they change, as a service with mounted Secrets would."""
+    """A producer outside that reads its certificates anew when they change, as a service with mounted Secrets would.
+
+    It sends on meanwhile: the next one takes over once it knows its brokers, so that a pause is the cluster's and not its own.
+    """
 
     def __init__(self, cluster: BrokerCluster, user: str, topic: str, folder: Path) -> None:
         self.cluster, self.user, self.topic, self.folder = cluster, user, topic, folder
@@ -177,8 +180,10 @@ class CarefulClient:
         self.refused: list[str] = []
         self.renewals = 0
         self._sent = 0
+        self._seen: list[str] = []
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="careful client")
+        self._producer: Producer | None = None
+        self._threads = [threading.Thread(target=each) for each in (self._send_all, self._renew)]
 
     def settings(self) -> dict[str, Any]:
         """librdkafka's, of the Secrets as they are now."""
@@ -203,27 +208,37 @@ class CarefulClient:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        self._thread.start()
+        self._seen = self.versions()
+        self._producer = self._connected()
+        for thread in self._threads:
+            thread.start()
         try:
             eventually(lambda: len(self.acknowledged) > 100, seconds=SOON_SECONDS, what="the load has begun")
             yield
         finally:
             self._stop.set()
-            self._thread.join()
+            for thread in self._threads:
+                thread.join()
+            assert self._producer.flush(SOON_SECONDS) == 0
 
-    def _run(self) -> None:
+    def _connected(self) -> Producer:
+        producer = Producer({**self.settings(), "acks": "all", "enable.idempotence": True, "linger.ms": 5})
+        producer.list_topics(self.topic, timeout=SOON_SECONDS)
+        return producer
+
+    def _send_all(self) -> None:
         while not self._stop.is_set():
+            assert self._producer is not None
+            self._send(self._producer)
+
+    def _renew(self) -> None:
+        while not self._stop.wait(5.0):
             versions = self.versions()
-            producer = Producer({**self.settings(), "acks": "all", "enable.idempotence": True, "linger.ms": 5})
-            looked = time.monotonic()
-            while not self._stop.is_set():
-                self._send(producer)
-                if time.monotonic() - looked > 5:
-                    looked = time.monotonic()
-                    if self.versions() != versions:
-                        self.renewals += 1
-                        break
-            assert producer.flush(SOON_SECONDS) == 0
+            if versions != self._seen:
+                before, self._producer, self._seen = self._producer, self._connected(), versions
+                assert before is not None
+                assert before.flush(SOON_SECONDS) == 0
+                self.renewals += 1
 
     def _send(self, producer: Producer) -> None:
         number = self._sent

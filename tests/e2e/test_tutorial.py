@@ -17,7 +17,7 @@ from tests.printed import ROOT, commands
 
 pytestmark = pytest.mark.full
 
-PAGE = ROOT / "docs/guide/tutorials/12-on-kubernetes.md"
+PAGE = ROOT / "docs/guide/tutorials/13-on-kubernetes.md"
 CLUSTER, LAB, RELEASE, EXPERIMENT = "demo", "lab", "minikafka-chaos", "kip-101-data-loss.high-watermark"
 TYPED_SECONDS_MAX = 600
 VERDICT_SECONDS_MAX = 900
