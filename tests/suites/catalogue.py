@@ -48,6 +48,8 @@ SARAMA = ("github.com/IBM/sarama", "v1.61.1")
 TOXIPROXY = "github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0"
 TOXIPROXY_PORT = 8474
 KAFKA_GO = ("github.com/segmentio/kafka-go", "v0.4.51")
+LIKE_KAFKA = "4.3.1"
+"""Version of Apache Kafka whose answers tests may expect."""
 RECORDS = "5000"
 """Of each of franz-go's pipelines, whose default are 500,000."""
 SPEAKS_TO_A_BROKER = (
@@ -112,12 +114,13 @@ SUITES = (
         brokers=5,
         environment=lambda _brokers: {
             "TOXIPROXY_ADDR": f"http://127.0.0.1:{TOXIPROXY_PORT}",
-            "KAFKA_VERSION": "3.9.1",
+            "KAFKA_VERSION": LIKE_KAFKA,
         },
         settings={"auto.create.topics.enable": "false", "broker.rack": "{broker}"},
         only="^Test(Func|ConsumerFetchFollower|ConsumerHighWater|ConsumerPartial|VersionMatrix|ConsumerGroupDeadlock|"
         "Interceptors|AsyncProducerRemoteBrokerClosed|JavaProducer|JavaConsumer|JavaMurmur2|ReadOnlyAndAll)",
         build=("-tags", "functional"),
+        minutes=15,
         proxied=True,
     ),
 )
