@@ -41,6 +41,12 @@ PROXIED, REPLICATION, METRICS = 40, 50, 60
 """Ports beyond those for clients, from the first port of a broker."""
 READY_SECONDS = 120
 ALICE = "alice"
+ACCOUNTS = {
+    "PLAIN": ("adminplain", "admin-secret"),
+    "SCRAM-SHA-256": (ALICE, f"{ALICE}-256"),
+    "SCRAM-SHA-512": (ALICE, f"{ALICE}-512"),
+}
+"""A user and password for each mechanism."""
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 MECHANISMS = {"256": ScramMechanism.SCRAM_SHA_256, "512": ScramMechanism.SCRAM_SHA_512}
 

@@ -19,6 +19,10 @@ DECLARED: tuple[Declared, ...] = (
         "need transactions",
         {
             "kafka-go": ("TestClientFindCoordinator",),
+            "kafka-python": (
+                "test_producer_integration.test_transactional_producer_messages",
+                "test_producer_integration.test_transactional_producer_offsets",
+            ),
             "sarama": (
                 "TestFuncDescribeTransactions",
                 "TestFuncInitProducerId3",

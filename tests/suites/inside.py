@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.suites import go_tests
+from tests.suites import go_tests, python_tests
 from tests.suites.brokers import PROXIES, READY_SECONDS, Brokers
 from tests.suites.catalogue import FIRST_PORT, SUITES, TOXIPROXY_PORT
 
@@ -59,7 +59,8 @@ def main() -> None:
             stack.enter_context(proxies(sys.argv[5:6], brokers))
         fetched = go_tests.Fetched(source, binaries)
         environment = {**suite.environment(brokers), **brokers.environment}
-        outcomes = go_tests.run(suite, fetched, environment, folder / "tests.jsonl")
+        tests = python_tests if suite.plugin else go_tests
+        outcomes = tests.run(suite, fetched, environment, folder / "tests.jsonl")
     (folder / "outcomes.json").write_text(json.dumps(outcomes, indent=1))
 
 

@@ -23,11 +23,13 @@ brokers of MiniKafka, and why those fail that do.
 
 Measured by `make suites`, made from its record by `make docs`; do not edit.
 Each suite is fetched in the version of the table from where its project publishes it, and its tests
-are run as they are; where they have docker stop a broker, a broker's process is stopped. A test
-that fails and is not declared is run once more, and counts as passed when it then passes. A subtest
-counts as a test. A suite itself skips what brokers do not offer (share groups, the group protocol
-of KIP-848), and what needs containers or tokens that nobody has signed. What fails and is not
-declared (`tests/suites/declared.py`), or is declared and passes, ends the command with 1.
+are run as they are; where they have docker stop a broker, a broker's process is stopped, and where
+they start Apache Kafka from a folder (kafka-python), they are given brokers that run. A test that
+fails and is not declared is run once more, and counts as passed when it then passes. A subtest, or
+a test with other parameters, counts as a test. The sdists of aiokafka and confluent-kafka have no
+tests. A suite itself skips what brokers do not offer (share groups, the group protocol of KIP-848),
+and what needs containers or tokens that nobody has signed. What fails and is not declared
+(`tests/suites/declared.py`), or is declared and passes, ends the command with 1.
 
 | suite | version | brokers | listeners | tests | passed | failed | skipped | not run |
 |---|---|---|---|---|---|---|---|---|"""
