@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.suites import go_tests, results
+from tests.suites import go_tests, python_tests, results
 from tests.suites.catalogue import SUITES, TOXIPROXY, Suite
 
 FOLDER = Path("build/suites").absolute()
@@ -27,7 +27,7 @@ STARTING_SECONDS = 600
 def run(suite: Suite) -> results.Result:
     """Fetch a suite and run it; what brokers and tests say is kept in `FOLDER`."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    fetched = go_tests.fetch(suite, FOLDER)
+    fetched = (python_tests if suite.plugin else go_tests).fetch(suite, FOLDER)
     folder = FOLDER / "runs" / suite.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -6,11 +6,13 @@ The ports are free because all of it runs in a network of its own (``__main__.py
 from __future__ import annotations
 
 import contextlib
+import os
+import shlex
 import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from confluent_kafka.admin import (
@@ -25,6 +27,8 @@ from minikafka.local.layout import lab_defaults, new_cluster_id, render
 
 from tests.certificates import PemFiles
 
+DOCKER = Path(__file__).with_name("docker")
+"""Stands for docker, of which tests ask that brokers be stopped and started."""
 HOST = "localhost"
 PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "SASL": "SASL_PLAINTEXT", "TLS": "SSL", "MUTUAL": "SSL", "SECURE": "SASL_SSL"}
 """Listeners for clients, from the first port of a broker on."""
@@ -37,6 +41,12 @@ PROXIED, REPLICATION, METRICS = 40, 50, 60
 """Ports beyond those for clients, from the first port of a broker."""
 READY_SECONDS = 120
 ALICE = "alice"
+ACCOUNTS = {
+    "PLAIN": ("adminplain", "admin-secret"),
+    "SCRAM-SHA-256": (ALICE, f"{ALICE}-256"),
+    "SCRAM-SHA-512": (ALICE, f"{ALICE}-512"),
+}
+"""A user and password for each mechanism."""
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 MECHANISMS = {"256": ScramMechanism.SCRAM_SHA_256, "512": ScramMechanism.SCRAM_SHA_512}
 
@@ -95,22 +105,25 @@ class Brokers:
             **{key: value.format(broker=broker) for key, value in self._settings.items()},
         }
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[Brokers]:
-        """Run them, with the users and topics that suites take for granted."""
-        with contextlib.ExitStack() as stack:
-            for broker in self.ids:
-                path = self.folder / f"broker-{broker}.properties"
-                path.write_text(render(self.properties(broker)))
-                log = stack.enter_context((self.folder / f"broker-{broker}.log").open("wb"))
-                process = stack.enter_context(
-                    subprocess.Popen([*BROKER_COMMAND, str(path)], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-                )
-                stack.callback(process.kill)
-            for broker in self.ids:
-                self._await_ready(broker)
-            self._make_users_and_topics()
-            yield self
+    def start(self) -> None:
+        """Start them, with the users and topics that suites take for granted; they end with the last process of their network."""
+        for broker in self.ids:
+            (self.folder / f"broker-{broker}.properties").write_text(render(self.properties(broker)))
+            subprocess.run(
+                [DOCKER, "compose", "start", f"kafka-{broker}"], env=os.environ | self.environment, check=True
+            )
+        for broker in self.ids:
+            self._await_ready(broker)
+        self._make_users_and_topics()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return what tests see, so that to stop a container is to stop a broker."""
+        return {
+            "PATH": f"{DOCKER.parent}{os.pathsep}{os.environ['PATH']}",
+            "BROKERS": str(self.folder),
+            "BROKER_COMMAND": shlex.join(BROKER_COMMAND),
+        }
 
     def _await_ready(self, broker: int) -> None:
         deadline = time.monotonic() + READY_SECONDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -21,10 +22,10 @@ class Suite(NamedTuple):
 
     name: str
     module: str
-    """In Go's module proxy."""
+    """In Go's module proxy, or on PyPI."""
     version: str
     packages: tuple[str, ...]
-    """Those whose tests speak to a broker."""
+    """Those whose tests speak to a broker; of Python, folders."""
     listener: str
     """What its tests connect to, in words for the table."""
     brokers: int = 3
@@ -39,6 +40,8 @@ class Suite(NamedTuple):
     """After which the suite is ended."""
     build: tuple[str, ...] = ()
     """More arguments of `go test -c`."""
+    plugin: str = ""
+    """Of pytest, which shows the tests their brokers; without one the tests are Go's."""
     proxied: bool = False
     """Whether its tests cut connections at a toxiproxy, which stands before the brokers then."""
 
@@ -48,6 +51,9 @@ SARAMA = ("github.com/IBM/sarama", "v1.61.1")
 TOXIPROXY = "github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0"
 TOXIPROXY_PORT = 8474
 KAFKA_GO = ("github.com/segmentio/kafka-go", "v0.4.51")
+KAFKA_PYTHON = ("kafka-python", "3.0.12")
+LIKE_KAFKA = "4.3.1"
+"""Version of Apache Kafka whose answers tests may expect."""
 RECORDS = "5000"
 """Of each of franz-go's pipelines, whose default are 500,000."""
 SPEAKS_TO_A_BROKER = (
@@ -74,6 +80,16 @@ def _franz_go_tls(brokers: Brokers) -> Mapping[str, str]:
     files = brokers.files
     stores = f"ca:{files.truststore},cert:{files.client},key:{files.client}"
     return _franz_go(brokers) | {"KGO_SEEDS": brokers.at("MUTUAL"), "KGO_TEST_TLS": stores}
+
+
+def _kafka_python(brokers: Brokers) -> Mapping[str, str]:
+    listeners = {"PLAINTEXT": "PLAINTEXT", "SASL_PLAINTEXT": "SASL", "SSL": "TLS"}
+    return {
+        "KAFKA_VERSION": LIKE_KAFKA,
+        "KAFKA_ROOT": str(brokers.folder),  # a folder that is there is all that is asked of it
+        "SUITE_PORTS": json.dumps({name: int(brokers.at(at).rpartition(":")[2]) for name, at in listeners.items()}),
+        "SUITE_CA": str(brokers.files.truststore),
+    }
 
 
 SUITES = (
@@ -112,12 +128,23 @@ SUITES = (
         brokers=5,
         environment=lambda _brokers: {
             "TOXIPROXY_ADDR": f"http://127.0.0.1:{TOXIPROXY_PORT}",
-            "KAFKA_VERSION": "3.9.1",
+            "KAFKA_VERSION": LIKE_KAFKA,
         },
         settings={"auto.create.topics.enable": "false", "broker.rack": "{broker}"},
         only="^Test(Func|ConsumerFetchFollower|ConsumerHighWater|ConsumerPartial|VersionMatrix|ConsumerGroupDeadlock|"
         "Interceptors|AsyncProducerRemoteBrokerClosed|JavaProducer|JavaConsumer|JavaMurmur2|ReadOnlyAndAll)",
         build=("-tags", "functional"),
+        minutes=15,
         proxied=True,
+    ),
+    Suite(
+        "kafka-python",
+        *KAFKA_PYTHON,
+        ("test/integration",),
+        "PLAINTEXT, SASL_PLAINTEXT (PLAIN, SCRAM), SSL",
+        brokers=1,
+        environment=_kafka_python,
+        settings={"node.id": "0", "group.min.session.timeout.ms": "3000"},  # which the tests name
+        plugin="tests.suites.kafka_python",
     ),
 )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.suites.catalogue import Suite
+from tests.suites.declared import known
 
 ENDINGS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 FLAGS = {"GOFLAGS": "-p=1 -mod=mod", "GOTOOLCHAIN": "auto"}
@@ -68,7 +69,7 @@ def _go(*arguments: str, cwd: Path, **more: str) -> str:
 
 
 def run(suite: Suite, fetched: Fetched, environment: Mapping[str, str], log: Path) -> Outcomes:
-    """Run the tests of all packages, and once more those that failed: only what fails twice has failed."""
+    """Run the tests of all packages, and once more those that failed and are not declared: only what fails twice has failed."""
     deadline = time.monotonic() + 60 * suite.minutes
     found: Outcomes = {}
     for binary in sorted(fetched.binaries.rglob("tests")):
@@ -76,11 +77,12 @@ def run(suite: Suite, fetched: Fetched, environment: Mapping[str, str], log: Pat
         runner = _Package(fetched.source / package, binary, environment, log, deadline, skipping(suite.left_out))
         names = [name for name in runner.names() if re.search(suite.only, name)]
         outcomes = runner.run_all([name for name in names if name not in suite.left_out])
-        again = sorted({top(name) for name, outcome in outcomes.items() if outcome == "failed"})
+        prefix = "" if str(package) == "." else f"{package}."
+        failed = {top(name) for name, outcome in outcomes.items() if outcome == "failed"}
+        again = sorted(name for name in failed if prefix + name not in known(suite.name))
         for name in again:
             outcomes = {each: outcome for each, outcome in outcomes.items() if top(each) != name}
             outcomes |= runner.run_all([name])
-        prefix = "" if str(package) == "." else f"{package}."
         found |= {prefix + name: outcome for name, outcome in outcomes.items()}
     return found
 

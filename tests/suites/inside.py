@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.suites import go_tests
+from tests.suites import go_tests, python_tests
 from tests.suites.brokers import PROXIES, READY_SECONDS, Brokers
 from tests.suites.catalogue import FIRST_PORT, SUITES, TOXIPROXY_PORT
 
@@ -53,11 +53,14 @@ def main() -> None:
     name, source, binaries, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4])
     (suite,) = [suite for suite in SUITES if suite.name == name]
     with contextlib.ExitStack() as stack:
-        brokers = stack.enter_context(Brokers(folder, suite.brokers, FIRST_PORT, suite.settings).running())
+        brokers = Brokers(folder, suite.brokers, FIRST_PORT, suite.settings)
+        brokers.start()
         if suite.proxied:
             stack.enter_context(proxies(sys.argv[5:6], brokers))
         fetched = go_tests.Fetched(source, binaries)
-        outcomes = go_tests.run(suite, fetched, suite.environment(brokers), folder / "tests.jsonl")
+        environment = {**suite.environment(brokers), **brokers.environment}
+        tests = python_tests if suite.plugin else go_tests
+        outcomes = tests.run(suite, fetched, environment, folder / "tests.jsonl")
     (folder / "outcomes.json").write_text(json.dumps(outcomes, indent=1))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.suites.catalogue import SUITES, Suite
-from tests.suites.declared import DECLARED, Declared
+from tests.suites.declared import DECLARED, Declared, known
 from tests.suites.go_tests import Outcomes, top
 
 RECORD = Path(__file__).with_name("results.json")
@@ -23,10 +23,13 @@ brokers of MiniKafka, and why those fail that do.
 
 Measured by `make suites`, made from its record by `make docs`; do not edit.
 Each suite is fetched in the version of the table from where its project publishes it, and its tests
-are run as they are. A test that fails is run once more, and counts as passed when it then passes.
-A subtest counts as a test. A suite itself skips what brokers do not offer (share groups, the group
-protocol of KIP-848), and what needs containers or tokens that nobody has signed. What fails and is
-not declared (`tests/suites/declared.py`), or is declared and passes, ends the command with 1.
+are run as they are; where they have docker stop a broker, a broker's process is stopped, and where
+they start Apache Kafka from a folder (kafka-python), they are given brokers that run. A test that
+fails and is not declared is run once more, and counts as passed when it then passes. A subtest, or
+a test with other parameters, counts as a test. The sdists of aiokafka and confluent-kafka have no
+tests. A suite itself skips what brokers do not offer (share groups, the group protocol of KIP-848),
+and what needs containers or tokens that nobody has signed. What fails and is not declared
+(`tests/suites/declared.py`), or is declared and passes, ends the command with 1.
 
 | suite | version | brokers | listeners | tests | passed | failed | skipped | not run |
 |---|---|---|---|---|---|---|---|---|"""
@@ -51,13 +54,13 @@ def save(results: Mapping[str, Result], path: Path = RECORD) -> None:
 
 def surprises(suite: Suite, result: Result, declared: Iterable[Declared] = DECLARED) -> list[str]:
     """Tell what failed and is not declared, and what is declared and did not fail."""
-    known = {test for each in declared for test in each.tests.get(suite.name, ())}
+    expected = known(suite.name, declared)
     failed = set(result["failed"])
     return [
-        *(f"{suite.name}: {test} fails, and is not declared" for test in sorted(failed - known)),
+        *(f"{suite.name}: {test} fails, and is not declared" for test in sorted(failed - expected)),
         *(
             f"{suite.name}: {test} is declared to fail, and does not"
-            for test in sorted(known - failed - set(suite.left_out))
+            for test in sorted(expected - failed - set(suite.left_out))
         ),
     ]
 

@@ -1,4 +1,4 @@
-"""`make suites`: what is read of Go's tests, and what is held against what is declared."""
+"""`make suites`: what is read of Go's and Python's tests, and what is held against what is declared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.suites import go_tests, results
+from tests.suites import go_tests, python_tests, results
 from tests.suites.catalogue import SUITES
 from tests.suites.declared import DECLARED, Declared
 
@@ -60,6 +60,20 @@ def test_tests_that_never_begin_have_failed(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_subtest_alone_can_be_left_out() -> None:
     assert go_tests.skipping(["TestA", "TestB/some_words"]) == ("-test.skip", "^TestA$|^TestB$/^some_words$")
     assert go_tests.skipping([]) == ()
+
+
+def test_a_test_of_python_that_fails_is_run_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = iter(
+        [
+            {"a/test_a.py::test_it[gzip]": "failed", "a/test_a.py::test_b": "passed"},
+            {"a/test_a.py::test_it[gzip]": "passed"},
+        ]
+    )
+    asked = []
+    monkeypatch.setattr(python_tests, "_run", lambda tests, *_: asked.append(tests) or next(ends))
+    fetched = go_tests.Fetched(Path(), Path())
+    assert python_tests.run(SUITE, fetched, {}, Path()) == {"test_a.test_it/gzip": "passed", "test_a.test_b": "passed"}
+    assert asked == [SUITE.packages, ["a/test_a.py::test_it[gzip]"]]
 
 
 def test_a_new_failure_and_a_declared_one_that_passes_are_told() -> None:
