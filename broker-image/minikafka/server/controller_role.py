@@ -86,10 +86,8 @@ class ControllerRole:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        self._tasks = [
-            asyncio.ensure_future(self._guarded(loop))
-            for loop in (self._commit_loop(), self._tick_loop(), self._renew_loop(), self._reconcile_loop())
-        ]
+        loops = self._commit_loop, self._tick_loop, self._probe_loop, self._renew_loop, self._reconcile_loop
+        self._tasks = [asyncio.ensure_future(self._guarded(loop())) for loop in loops]
         self.context.observer.term_began(self)
 
     async def _guarded(self, loop: Coroutine[Any, Any, None]) -> None:
@@ -201,24 +199,28 @@ class ControllerRole:
     async def _tick_loop(self) -> None:
         while not self.term.over:
             self.term.woke(self.context.clock.now())
-            await self._probe_strangers()
             self._ask(self.term.tick(self.context.clock.now()))
             await asyncio.sleep(self.term.tick_seconds)
 
-    async def _probe_strangers(self) -> None:
+    async def _probe_loop(self) -> None:
+        """Apart from the ticks, and all at once: whoever does not answer must not put off the end of anybody's session."""
+        while not self.term.over:
+            await asyncio.gather(*map(self._probe, self.term.strangers()))
+            await asyncio.sleep(self.term.tick_seconds)
+
+    async def _probe(self, broker_id: int) -> None:
         """A refused connection says that nobody is there."""
-        for broker_id in self.term.strangers():
-            address = self._metadata.address_of(broker_id)
-            if address is None:
-                continue
-            try:
-                async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
-                    _, writer = await asyncio.open_connection(*address)
-                writer.close()
-            except ConnectionRefusedError:
-                self._ask(self.term.connection_refused(broker_id))
-            except (OSError, TimeoutError, ValueError):  # ValueError: what was registered is no name of a host
-                continue
+        address = self._metadata.address_of(broker_id)
+        if address is None:
+            return
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
+                _, writer = await asyncio.open_connection(*address)
+            writer.close()
+        except ConnectionRefusedError:
+            self._ask(self.term.connection_refused(broker_id))
+        except (OSError, TimeoutError, ValueError):  # ValueError: what was registered is no name of a host
+            pass
 
     async def _renew_loop(self) -> None:
         while not self.term.over:

@@ -109,6 +109,7 @@ class Checker(Account, Watcher):
         for partition in broker.gate.replicas.all():
             tp = partition.topic_partition
             if partition.log.failure is not None or tp in offline:
+                self._failed(broker, tp, partition)
                 continue  # memory and disk may differ; nobody is told anything of it
             if ids.get(tp.topic) == partition.topic_id and self._has_changed(broker, tp, partition):
                 with unrefused(broker.disk):
@@ -119,6 +120,15 @@ class Checker(Account, Watcher):
         self.terms.after(broker)
         self.isr.after(broker)
         self.commits.look()
+
+    def _failed(self, broker: SimBroker, tp: TopicPartition, partition: Partition) -> None:
+        """What a leader has committed, and acknowledged, earlier in the event in which its log failed counts; nothing later."""
+        view = self.views.get((broker.id, tp))
+        if view is None or view.failed:
+            return
+        view.failed, before, view.hw = True, view.hw, partition.high_watermark
+        if partition.leader is not None and view.hw > before and self.ids.get(tp.topic) == partition.topic_id:
+            self.commits.grows(broker, partition, view, before)
 
     def _has_changed(self, broker: SimBroker, tp: TopicPartition, partition: Partition) -> bool:
         """Whether anything differs that the checks of one replica look at; most events touch one replica or none.

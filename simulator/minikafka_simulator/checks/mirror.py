@@ -62,7 +62,7 @@ class View:
     """What the checker remembers of one hosted replica."""
 
     __slots__ = (
-        "agreed", "checked_start", "hw", "hw_epoch", "identities", "leads_in", "looked_at",
+        "agreed", "checked_start", "failed", "hw", "hw_epoch", "identities", "leads_in", "looked_at",
         "partition_epoch", "producer_batches", "recent_batches", "start", "term",
     )  # fmt: skip
 
@@ -76,6 +76,8 @@ class View:
         self.start = 0
         self.checked_start = 0
         """The log start at which what the broker remembers was last compared with the log."""
+        self.failed = False
+        """Its log has failed; one that is opened anew has another view."""
         self.hw = 0
         self.hw_epoch = -1
         self.partition_epoch = -1
