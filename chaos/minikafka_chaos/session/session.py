@@ -399,7 +399,7 @@ class ChaosSession:
         acknowledged = acknowledgements(folder / "events", names)
         history = write_history(folder, acknowledged, logs, self.ground.clock.time)
         problems = write_replicas(folder, evidence, self.ground.replica_log, folder / "events")
-        verdict = judge(history, folder / "replicas.jsonl", Terms(problems=problems))
+        verdict = judge(history, folder / "replicas.jsonl", Terms(problems=problems, by_brokers=True))
         self.journal.write("verdict", verdict.as_json())
         return verdict
 
