@@ -319,17 +319,22 @@ class ChaosSession:
     def leader(
         self, topic: str, partition: int = 0, other_than: int | None = None, deadline_s: float = DEADLINE_S
     ) -> int:
-        """The broker that leads a partition now; waits until one does, and another than the one that is given."""
+        """The broker that leads a partition now; waits until a living one does, and another than the one that is given."""
+        return self._led(topic, partition, other_than, deadline_s).leader
+
+    def _led(self, topic: str, partition: int, other_than: int | None, deadline_s: float) -> PartitionView:
+        """The partition once a living broker leads it: for a moment others still name one that has just died."""
 
         def led(view: PartitionView) -> bool:
-            return view.leader >= 0 and view.leader != other_than
+            dead = view.leader < 0 or self.ground.condition(view.leader) is BrokerCondition.DEAD
+            return not dead and view.leader != other_than
 
-        return self._until(led, topic, partition, "has no such leader", deadline_s).leader
+        return self._until(led, topic, partition, "has no such leader", deadline_s)
 
     def move_leader(self, topic: str, partition: int = 0, to: int | None = None, deadline_s: float = DEADLINE_S) -> int:
         """Have another replica lead a partition (`to`, or the next in the ISR), all of them alive; its id."""
         where = TopicPartition(topic, partition)
-        view = self._until(lambda view: view.leader >= 0, topic, partition, "has no leader", deadline_s)
+        view = self._led(topic, partition, None, deadline_s)
         if to is None:
             running = [each for each in view.isr if self.ground.condition(each) is BrokerCondition.RUNNING]
             to = next((each for each in running if each != view.leader), None)
