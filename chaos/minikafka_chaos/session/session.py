@@ -43,6 +43,9 @@ from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge
 DEADLINE_S = 60.0
 """For everything that is waited for: a cluster takes a second or two, a machine that is busy with other things longer."""
 POLL_S = 0.02
+UNKNOWN_TOPIC_S = 2.0
+"""So long brokers may say that there is no such topic: one may just have been made by somebody else."""
+TOPICS_NAMED_MAX = 10
 NO_ACKNOWLEDGEMENTS = "the brokers tell no acknowledgements: they need minikafka.test.hooks=true"
 
 ALL_TOPICS = {
@@ -309,9 +312,17 @@ class ChaosSession:
 
     def partitions(self, topic: str, deadline_s: float = DEADLINE_S) -> dict[TopicPartition, PartitionView]:
         """Leader, replicas and ISR of each partition as brokers tell them now."""
-        deadline = time.monotonic() + deadline_s
+        now = time.monotonic()
+        deadline, unknown_until = now + deadline_s, now + min(UNKNOWN_TOPIC_S, deadline_s)
         while not (found := self._view.partitions(topic)):
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if (told := self._told_topics()) is None or topic in told:
+                unknown_until = now + min(UNKNOWN_TOPIC_S, deadline_s)
+            elif now > unknown_until:
+                names = [name for name, internal in told.items() if not internal]
+                shown = [*names[:TOPICS_NAMED_MAX], *(["..."] if len(names) > TOPICS_NAMED_MAX else [])]
+                raise VerbRefused(f"topic {topic} is not there; topics of this cluster: {', '.join(shown) or 'none'}")
+            if now > deadline:
                 raise VerbRefused(f"topic: nobody tells of {topic}")
             time.sleep(POLL_S)
         return found
@@ -385,7 +396,9 @@ class ChaosSession:
 
     def verdict(self, topics: Sequence[str] | None = None, deadline_s: float = DEADLINE_S) -> Verdict:
         """Heal the cluster, and judge what has become of all that was acknowledged in these topics (this session's, or all)."""
-        names = list(self.topics if topics is None else topics) or self._all_topics()
+        names = list(self.topics if topics is None else topics) or [
+            name for name, internal in self._all_topics().items() if not internal
+        ]
         if not self._hooks:
             return Verdict.without_judgement(Outcome.ERROR, NO_ACKNOWLEDGEMENTS)
         self.heal(deadline_s)
@@ -408,9 +421,19 @@ class ChaosSession:
         self.journal.write("verdict", verdict.as_json())
         return verdict
 
-    def _all_topics(self) -> list[str]:
+    def _all_topics(self) -> dict[str, bool]:
+        """Each topic of the cluster, by name, and whether it is internal. Raises ToolTrouble when nobody answers."""
         answer = ask(self.ground.live_bootstrap, ApiKey.METADATA, 8, ALL_TOPICS)
-        return sorted(topic.name for topic in answer.topics if not topic.is_internal)
+        return {topic.name: topic.is_internal for topic in sorted(answer.topics, key=lambda each: each.name)}
+
+    def _told_topics(self) -> dict[str, bool] | None:
+        """The same; None while no broker runs or answers."""
+        if all(self.ground.condition(each) is not BrokerCondition.RUNNING for each in self.ground.brokers):
+            return None
+        try:
+            return self._all_topics()
+        except ToolTrouble:
+            return None
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

@@ -211,6 +211,10 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(cluster: MiniKafkaClu
         (lambda: cluster.cut(1, 7), "broker 7 does not exist"),
         (lambda: cluster.cut(1, 2, direction="up"), "direction: 'up' is not one of"),
         (lambda: cluster.kill_leader(topic, 5), "has no partition 5"),
+        (
+            lambda: cluster.leader("ordres", deadline_s=0.1),
+            f"topic ordres is not there; topics of this cluster: {topic}",
+        ),
         (lambda: cluster.move_leader(topic, 0, 3), "broker 3 is dead: it has to be running"),
         (lambda: cluster.create_topic(topic), "is there already"),
         (lambda: cluster.create_topic(replication_factor=4), "replication_factor: 4 is not between 1 and 3"),
