@@ -395,13 +395,17 @@ class ChaosSession:
         return describe_groups(self.ground.live_bootstrap, deadline_s)
 
     def verdict(self, topics: Sequence[str] | None = None, deadline_s: float = DEADLINE_S) -> Verdict:
-        """Heal the cluster, and judge what has become of all that was acknowledged in these topics (this session's, or all)."""
-        names = list(self.topics if topics is None else topics) or [
-            name for name, internal in self._all_topics().items() if not internal
-        ]
+        """Heal the cluster, and judge what has become of all that was acknowledged in these topics.
+
+        Without `topics`: in those that `create_topic` has made in this session, and no others; in all topics of the cluster where
+        it has made none.
+        """
         if not self._hooks:
             return Verdict.without_judgement(Outcome.ERROR, NO_ACKNOWLEDGEMENTS)
         self.heal(deadline_s)
+        names = list(self.topics if topics is None else topics) or [
+            name for name, internal in self._all_topics().items() if not internal
+        ]
         folder = Path(tempfile.mkdtemp(prefix="verdict-", dir=self.folder))
         logs: list[CommittedLog] = []
         evidence: list[TopicEvidence] = []
