@@ -117,7 +117,8 @@ class _Guarantee:
     """Why brokers' acknowledgements alone say nothing of it."""
 
 
-NOT_SENT = "brokers do not know what was sent, by whom and in which order"
+NOT_SENT = "brokers do not know what was sent"
+NOT_IN_ORDER = "brokers do not know in which order it was sent"
 NOT_READ = "brokers do not know what was read"
 NOT_PROCESSED = "brokers do not know what was processed"
 NO_GROUP = "no consumer group took part"
@@ -139,7 +140,7 @@ GUARANTEES = (
     _Guarantee(
         "order is kept",
         ORDER | {AnomalyKind.ACK_OFFSET, AnomalyKind.STALE_OFFSET, AnomalyKind.END_OFFSET_WENT_BACK},
-        NOT_SENT,
+        NOT_IN_ORDER,
     ),
     _Guarantee("duplicates only where retries may make them", frozenset((AnomalyKind.DUPLICATE,)), NOT_SENT),
     _Guarantee(
