@@ -18,7 +18,7 @@ INI = "[pytest]\nminikafka_mode = in-process\nasyncio_default_fixture_loop_scope
 def test_each_example_service_fails_its_test_as_it_was_and_passes_mended(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider", "-c", str(ROOT / "examples/pytest.ini"),
                                           "--rootdir", str(ROOT / "examples"), str(ROOT / "examples"))  # fmt: skip
-    result.assert_outcomes(passed=4, xfailed=4)
+    result.assert_outcomes(passed=5, xfailed=5)
 
 
 @pytest.mark.parametrize(
