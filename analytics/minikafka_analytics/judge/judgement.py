@@ -256,7 +256,7 @@ def unknowns(run: Record) -> list[str]:
         found.append(f"The run itself reports: {problem}.")
     for claim in (run["verifier"] or {}).get("claims") or []:
         if claim.get("held") is None and not (run["verifier"] or {}).get("problems"):
-            found.append(f"Could not be told: {claim['claim']} ({claim['detail']}).")
+            found.append(f"Not judged: {claim['claim']} ({claim['detail']}).")
     if run["verifier"] is None:
         found.append("The journal has no verdict: the run was cut short, or its verifier never came to judge it.")
     found += _final_read(run)

@@ -2,7 +2,8 @@
 
 The clients are the user's own, so nobody wrote down what they sent. The brokers did, where hooks are on: each acknowledgement is
 an event, written before its answer leaves. A record is known by its offset and the checksum of its batch. Of that a history is
-made as clients would have written it, and the verifier judges it as any other.
+made as clients would have written it, and the verifier judges it by the terms `by_brokers`: what is lost, and the replicas'
+logs. What was sent, read and processed nobody knows, so that is not judged.
 """
 
 from __future__ import annotations
@@ -16,11 +17,9 @@ from minikafka.protocol.records import BatchHeader
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.load.load import FINAL_PROCESS
-from minikafka_chaos.record.history import FILE_NAME, OK, HistoryWriter, WorkloadSettings
+from minikafka_chaos.record.history import FILE_NAME, OK, HistoryWriter
 
 EVENT = "produce_acknowledged"
-PIPELINED = 5
-"""Requests in flight that an unknown producer may have: its order is noted, not judged."""
 
 
 class Acknowledgement(NamedTuple):
@@ -91,7 +90,6 @@ def write_history(
     clock = [acknowledged[0].time if acknowledged else now()]
     path = folder / FILE_NAME
     with HistoryWriter(path, lambda: clock[0]) as history:
-        history.workload(WorkloadSettings(max_in_flight=PIPELINED))
         sent = {(each.where, *record) for each in acknowledged for record in each.values}
         sent |= {(log.where, offset, value) for log in logs for offset, value, _ in _records(log)}
         for where, _, value in sorted(sent):

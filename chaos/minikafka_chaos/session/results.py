@@ -82,9 +82,13 @@ def _verdict() -> dict[str, Any]:
     found = {
         "verdict": {"type": "string", "enum": [outcome.value for outcome in Outcome]},
         "summary": TEXT,
-        "counts": OBJECT,
+        "counts": OBJECT
+        | {"description": "null is what brokers do not know: sent, failed, duplicated, reordered, phantoms."},
         "anomalies": {"type": "array", "items": OBJECT},
-        "claims": {"type": "array", "items": OBJECT},
+        "claims": {
+            "type": "array",
+            "items": OBJECT | {"description": "held is null where it was not judged; detail says why."},
+        },
         "problems": {"type": "array", "items": TEXT},
     }
     return {"type": "object", "properties": found, "required": list(found)}

@@ -43,6 +43,9 @@ from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge
 DEADLINE_S = 60.0
 """For everything that is waited for: a cluster takes a second or two, a machine that is busy with other things longer."""
 POLL_S = 0.02
+UNKNOWN_TOPIC_S = 2.0
+"""So long brokers may say that there is no such topic: one may just have been made by somebody else."""
+TOPICS_NAMED_MAX = 10
 NO_ACKNOWLEDGEMENTS = "the brokers tell no acknowledgements: they need minikafka.test.hooks=true"
 
 ALL_TOPICS = {
@@ -309,9 +312,17 @@ class ChaosSession:
 
     def partitions(self, topic: str, deadline_s: float = DEADLINE_S) -> dict[TopicPartition, PartitionView]:
         """Leader, replicas and ISR of each partition as brokers tell them now."""
-        deadline = time.monotonic() + deadline_s
+        now = time.monotonic()
+        deadline, unknown_until = now + deadline_s, now + min(UNKNOWN_TOPIC_S, deadline_s)
         while not (found := self._view.partitions(topic)):
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if (told := self._told_topics()) is None or topic in told:
+                unknown_until = now + min(UNKNOWN_TOPIC_S, deadline_s)
+            elif now > unknown_until:
+                names = [name for name, internal in told.items() if not internal]
+                shown = [*names[:TOPICS_NAMED_MAX], *(["..."] if len(names) > TOPICS_NAMED_MAX else [])]
+                raise VerbRefused(f"topic {topic} is not there; topics of this cluster: {', '.join(shown) or 'none'}")
+            if now > deadline:
                 raise VerbRefused(f"topic: nobody tells of {topic}")
             time.sleep(POLL_S)
         return found
@@ -319,17 +330,22 @@ class ChaosSession:
     def leader(
         self, topic: str, partition: int = 0, other_than: int | None = None, deadline_s: float = DEADLINE_S
     ) -> int:
-        """The broker that leads a partition now; waits until one does, and another than the one that is given."""
+        """The broker that leads a partition now; waits until a living one does, and another than the one that is given."""
+        return self._led(topic, partition, other_than, deadline_s).leader
+
+    def _led(self, topic: str, partition: int, other_than: int | None, deadline_s: float) -> PartitionView:
+        """The partition once a living broker leads it: for a moment others still name one that has just died."""
 
         def led(view: PartitionView) -> bool:
-            return view.leader >= 0 and view.leader != other_than
+            dead = view.leader < 0 or self.ground.condition(view.leader) is BrokerCondition.DEAD
+            return not dead and view.leader != other_than
 
-        return self._until(led, topic, partition, "has no such leader", deadline_s).leader
+        return self._until(led, topic, partition, "has no such leader", deadline_s)
 
     def move_leader(self, topic: str, partition: int = 0, to: int | None = None, deadline_s: float = DEADLINE_S) -> int:
         """Have another replica lead a partition (`to`, or the next in the ISR), all of them alive; its id."""
         where = TopicPartition(topic, partition)
-        view = self._until(lambda view: view.leader >= 0, topic, partition, "has no leader", deadline_s)
+        view = self._led(topic, partition, None, deadline_s)
         if to is None:
             running = [each for each in view.isr if self.ground.condition(each) is BrokerCondition.RUNNING]
             to = next((each for each in running if each != view.leader), None)
@@ -379,11 +395,17 @@ class ChaosSession:
         return describe_groups(self.ground.live_bootstrap, deadline_s)
 
     def verdict(self, topics: Sequence[str] | None = None, deadline_s: float = DEADLINE_S) -> Verdict:
-        """Heal the cluster, and judge what has become of all that was acknowledged in these topics (this session's, or all)."""
-        names = list(self.topics if topics is None else topics) or self._all_topics()
+        """Heal the cluster, and judge what has become of all that was acknowledged in these topics.
+
+        Without `topics`: in those that `create_topic` has made in this session, and no others; in all topics of the cluster where
+        it has made none.
+        """
         if not self._hooks:
             return Verdict.without_judgement(Outcome.ERROR, NO_ACKNOWLEDGEMENTS)
         self.heal(deadline_s)
+        names = list(self.topics if topics is None else topics) or [
+            name for name, internal in self._all_topics().items() if not internal
+        ]
         folder = Path(tempfile.mkdtemp(prefix="verdict-", dir=self.folder))
         logs: list[CommittedLog] = []
         evidence: list[TopicEvidence] = []
@@ -399,13 +421,23 @@ class ChaosSession:
         acknowledged = acknowledgements(folder / "events", names)
         history = write_history(folder, acknowledged, logs, self.ground.clock.time)
         problems = write_replicas(folder, evidence, self.ground.replica_log, folder / "events")
-        verdict = judge(history, folder / "replicas.jsonl", Terms(problems=problems))
+        verdict = judge(history, folder / "replicas.jsonl", Terms(problems=problems, by_brokers=True))
         self.journal.write("verdict", verdict.as_json())
         return verdict
 
-    def _all_topics(self) -> list[str]:
+    def _all_topics(self) -> dict[str, bool]:
+        """Each topic of the cluster, by name, and whether it is internal. Raises ToolTrouble when nobody answers."""
         answer = ask(self.ground.live_bootstrap, ApiKey.METADATA, 8, ALL_TOPICS)
-        return sorted(topic.name for topic in answer.topics if not topic.is_internal)
+        return {topic.name: topic.is_internal for topic in sorted(answer.topics, key=lambda each: each.name)}
+
+    def _told_topics(self) -> dict[str, bool] | None:
+        """The same; None while no broker runs or answers."""
+        if all(self.ground.condition(each) is not BrokerCondition.RUNNING for each in self.ground.brokers):
+            return None
+        try:
+            return self._all_topics()
+        except ToolTrouble:
+            return None
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

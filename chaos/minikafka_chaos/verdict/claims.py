@@ -51,6 +51,8 @@ class Terms:
     claims: Sequence[Claim] = ()
     problems: Sequence[str] = field(default=())
     files: Sequence[str] = ()
+    by_brokers: bool = False
+    """The history was made of what brokers told as acknowledged: nobody knows what was sent, read or processed."""
 
     @property
     def loss(self) -> Sequence[Claim]:

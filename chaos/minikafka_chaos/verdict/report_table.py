@@ -25,12 +25,6 @@ VALUES_WIDTH_MIN = 30
 
 def print_verdict(console: Console, verdict: Verdict, more: Iterable[tuple[str, str]] = ()) -> None:
     """Print a verdict; `more` are further rows (name, value), such as where the report is."""
-    shown: Counter[AnomalyKind] = Counter()
-    for anomaly in verdict.anomalies:
-        shown[anomaly.kind] += 1
-        if anomaly.severity is not Severity.ERROR or shown[anomaly.kind] > EVIDENCE_SHOWN_MAX:
-            continue
-        console.print(f"[red]{anomaly.kind.value}[/]: {escape(anomaly.message)}", highlight=False)
     colour = COLOURS[verdict.outcome]
     table = Table(
         title=f"[{colour}]{verdict.outcome.value}[/]: {escape(verdict.summary)}",
@@ -44,7 +38,7 @@ def print_verdict(console: Console, verdict: Verdict, more: Iterable[tuple[str, 
     if verdict.findings:
         table.add_section()
     for finding in verdict.findings:
-        word = {True: "[green]held[/]", False: "[red]NOT HELD[/]", None: "[yellow]could not tell[/]"}[finding.held]
+        word = {True: "[green]held[/]", False: "[red]NOT HELD[/]", None: "[yellow]not judged[/]"}[finding.held]
         table.add_row(finding.claim, word + (f": {escape(finding.detail)}" if finding.detail else ""))
     for problem in verdict.problems:
         table.add_row("[yellow]problem[/]", escape(problem))
@@ -54,24 +48,34 @@ def print_verdict(console: Console, verdict: Verdict, more: Iterable[tuple[str, 
     for name, value in rows:
         table.add_row(name, escape(value))
     console.print(table)
+    shown: Counter[AnomalyKind] = Counter()
+    for anomaly in verdict.anomalies:
+        shown[anomaly.kind] += 1
+        if anomaly.severity is Severity.ERROR and shown[anomaly.kind] <= EVIDENCE_SHOWN_MAX:
+            console.print(f"[red]{anomaly.kind.value}[/]: {escape(anomaly.message)}", highlight=False)
 
 
 def _rows(verdict: Verdict) -> Iterable[tuple[str, str]]:
     counts = verdict.counts
     if not counts:
         return
-    yield "records sent", f"{counts['sent']:,}"
+    yield "records sent", _number(counts["sent"])
     yield "acknowledged", f"{counts['acknowledged']:,}"
-    yield "failed / unknown", f"{counts['failed']:,} / {counts['unknown']:,} ({counts['unknown_but_there']:,} there)"
+    unknown = f"{counts['unknown']:,} ({counts['unknown_but_there']:,} there)"
+    yield "failed / unknown", f"{_number(counts['failed'])} / {unknown}"
     yield "read back", f"{counts['read']:,}"
     yield "lost", f"{counts['lost']:,}"
     for name, word in (("deleted", "deleted"), ("accepted_loss", "given up"), ("phantoms", "phantoms")):
         if counts[name]:
             yield word, f"{counts[name]:,}"
-    yield "duplicated", f"{counts['duplicated']:,}"
-    yield "reordered", f"{counts['reordered']:,}"
+    yield "duplicated", _number(counts["duplicated"])
+    yield "reordered", _number(counts["reordered"])
     compared = counts["replicas_compared"]
     divergent = f"{counts['divergent']:,} ({compared} replica logs compared)"
     yield "divergent", "logs not compared" if compared is None else divergent
     if counts["longest_ack_gap_s"] is not None:
         yield "longest ack gap", f"{counts['longest_ack_gap_s']:.2f} s ({counts['longest_ack_gap_in']})"
+
+
+def _number(count: int | None) -> str:
+    return "not known" if count is None else f"{count:,}"

@@ -51,7 +51,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One claim and what became of it: `held` is None when the run could not tell."""
+    """One claim and what became of it: `held` is None when it was not judged, and `detail` says why."""
 
     claim: str
     held: bool | None
@@ -109,11 +109,23 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _Guarantee:
-    """What is always judged, and the anomalies that break it."""
+    """What is judged wherever the evidence tells of it, and the anomalies that break it."""
 
     name: str
     kinds: frozenset[AnomalyKind]
+    not_told: str = ""
+    """Why brokers' acknowledgements alone say nothing of it."""
 
+
+NOT_SENT = "brokers do not know what was sent"
+NOT_IN_ORDER = "brokers do not know in which order it was sent"
+NOT_READ = "brokers do not know what was read"
+NOT_PROCESSED = "brokers do not know what was processed"
+NO_GROUP = "no consumer group took part"
+UNKNOWN_TO_BROKERS = (
+    "sent", "failed", "duplicated", "reordered", "phantoms", "longest_ack_gap_s", "longest_ack_gap_in",
+)  # fmt: skip
+"""Counts that are None where a history was made of brokers' acknowledgements."""
 
 NO_LOSS = "no acknowledged record lost"
 """In claims' names; the claim's type is NoAcknowledgedRecordLost."""
@@ -121,18 +133,22 @@ GUARANTEES = (
     _Guarantee(
         "every offset holds one record, for every reader",
         frozenset((AnomalyKind.INCONSISTENT_OFFSETS, AnomalyKind.VANISHED_READ)),
+        NOT_READ,
     ),
-    _Guarantee("no failed record is read", frozenset((AnomalyKind.ABORTED_READ,))),
-    _Guarantee("no record is read that nobody sent", frozenset((AnomalyKind.PHANTOM,))),
+    _Guarantee("no failed record is read", frozenset((AnomalyKind.ABORTED_READ,)), NOT_SENT),
+    _Guarantee("no record is read that nobody sent", frozenset((AnomalyKind.PHANTOM,)), NOT_SENT),
     _Guarantee(
-        "order is kept", ORDER | {AnomalyKind.ACK_OFFSET, AnomalyKind.STALE_OFFSET, AnomalyKind.END_OFFSET_WENT_BACK}
+        "order is kept",
+        ORDER | {AnomalyKind.ACK_OFFSET, AnomalyKind.STALE_OFFSET, AnomalyKind.END_OFFSET_WENT_BACK},
+        NOT_IN_ORDER,
     ),
-    _Guarantee("duplicates only where retries may make them", frozenset((AnomalyKind.DUPLICATE,))),
+    _Guarantee("duplicates only where retries may make them", frozenset((AnomalyKind.DUPLICATE,)), NOT_SENT),
     _Guarantee(
         "a group processes every record that it goes past, and does not go back",
         GROUPS - {AnomalyKind.DUPLICATE_DEAD_LETTER},
+        NOT_PROCESSED,
     ),
-    _Guarantee("no record is a dead letter twice", frozenset((AnomalyKind.DUPLICATE_DEAD_LETTER,))),
+    _Guarantee("no record is a dead letter twice", frozenset((AnomalyKind.DUPLICATE_DEAD_LETTER,)), NOT_PROCESSED),
 )
 REPLICAS = _Guarantee("in-sync replicas are whole and alike", DIVERGENCE)
 
@@ -162,16 +178,21 @@ def _judge(history: Path, replicas: Path | None, terms: Terms) -> Verdict:
         join_fates(evidence)
         stored = evidence.one("SELECT settings FROM figures")
         settings = WorkloadSettings.known(json.loads(stored)) if stored else WorkloadSettings()
-        found = find_in_history(evidence, settings, _strict(terms.claims))
+        untold = _untold(evidence, terms)
+        left_out = frozenset(kind for guarantee in untold for kind in guarantee.kinds)
+        found = find_in_history(evidence, settings, _strict(terms.claims), left_out)
         if evidence.has_replicas:
             found += find_in_replicas(evidence)
         counts = count(evidence, {each.kind: each.number for each in found})
+        counts |= dict.fromkeys(UNKNOWN_TO_BROKERS) if terms.by_brokers else {}
         counts["errors"] = {each.kind.value: each.errors for each in found if each.errors}
         problems = _problems(evidence, terms, counts)
         findings = [
             *_loss_findings(evidence, terms, found, counts, problems),
-            *(_guarantee_finding(guarantee, found) for guarantee in GUARANTEES),
-            _guarantee_finding(REPLICAS, found) if evidence.has_replicas else Finding(REPLICAS.name, None, NO_LOGS),
+            *(
+                Finding(each.name, None, untold[each]) if each in untold else _guarantee_finding(each, found)
+                for each in (*GUARANTEES, REPLICAS)
+            ),
         ]
         for claim in terms.claims:
             finding = _claim_finding(claim, found, counts, evidence.has_replicas)
@@ -180,6 +201,8 @@ def _judge(history: Path, replicas: Path | None, terms: Terms) -> Verdict:
                 problems.append(f"{claim.name}: {NEVER_BEGUN if finding is None else finding.detail}")
         outcome, summary = _outcome(evidence, findings, found, problems, counts)
     anomalies = [example for each in found for example in each.examples]
+    for anomaly in anomalies if terms.by_brokers else ():
+        anomaly.evidence.pop("producer", None)  # the history has one for all of them
     anomalies.sort(key=lambda anomaly: anomaly.severity is Severity.NOTE)
     return Verdict(outcome, summary, counts, anomalies, findings, problems)
 
@@ -187,6 +210,16 @@ def _judge(history: Path, replicas: Path | None, terms: Terms) -> Verdict:
 NOTHING_ACKNOWLEDGED = "nothing was acknowledged, so nothing could be lost"
 NO_LOGS = "no access to the replicas' logs"
 NEVER_BEGUN = "the step that it is made from was never begun"
+
+
+def _untold(evidence: Evidence, terms: Terms) -> dict[_Guarantee, str]:
+    """The guarantees of which the evidence tells nothing, and why: they are not judged."""
+    untold = {} if evidence.has_replicas else {REPLICAS: NO_LOGS}
+    if terms.by_brokers:
+        return untold | {each: each.not_told for each in GUARANTEES}
+    if evidence.one("SELECT 1 FROM members LIMIT 1") is None:
+        untold |= {each: NO_GROUP for each in GUARANTEES if each.kinds <= GROUPS}
+    return untold
 
 
 def _strict(claims: Sequence[Claim]) -> frozenset[AnomalyKind]:

@@ -356,8 +356,11 @@ CHECKS = (
 
 
 def find_in_history(
-    evidence: Evidence, settings: WorkloadSettings, strict: frozenset[AnomalyKind] = frozenset()
+    evidence: Evidence,
+    settings: WorkloadSettings,
+    strict: frozenset[AnomalyKind] = frozenset(),
+    left_out: frozenset[AnomalyKind] = frozenset(),
 ) -> list[AnomalySummary]:
-    """Every anomaly that the history shows; `fates.join_fates` has to come first."""
+    """Every anomaly that the history shows, but for the kinds `left_out`; `fates.join_fates` has to come first."""
     evidence.run(f"CREATE TEMP TABLE jumps AS {_JUMPS}")
-    return find(evidence, CHECKS, settings, strict)
+    return find(evidence, [check for check in CHECKS if check.kind not in left_out], settings, strict)

@@ -43,6 +43,12 @@ TONES: Final[Mapping[str, str]] = {
     "broker_ready": GOOD,
 }
 """Of events; all others are plain."""
+HELD: Final[Mapping[bool | None, tuple[str, str]]] = {
+    True: ("held", GOOD),
+    False: ("NOT HELD", BAD),
+    None: ("not judged", WARNING),
+}
+"""What became of a claim, and its tone."""
 
 
 class Line(NamedTuple):
@@ -127,9 +133,9 @@ def _journal_line(line: Mapping[str, Any]) -> Line | None:
 
 def _check_line(line: Mapping[str, Any]) -> Line:
     if "claim" in line:
-        held = line.get("held")
+        word, tone = HELD[line.get("held")]
         detail = f": {line['detail']}" if line.get("detail") else ""
-        return Line("journal", f"{line['claim']}: {'held' if held else 'NOT HELD'}{detail}", GOOD if held else BAD)
+        return Line("journal", f"{line['claim']}: {word}{detail}", tone)
     if "expectation" in line:
         return Line("journal", f"expectation: {line.get('detail')}", GOOD if line.get("held") else BAD)
     return Line("journal", f"{line.get('step')}: {line.get('seen')}", PLAIN if line.get("ok") else BAD)

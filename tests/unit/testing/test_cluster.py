@@ -6,14 +6,17 @@ import gc
 import json
 import warnings
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.metadata.store import StoreError
+from minikafka.protocol.types import TopicPartition as KafkaPartition
 from minikafka.testing import MiniKafkaCluster, Outcome, VerbRefused
 from minikafka.testing.broker_thread import LivingDisk, SharedDatabase, ThreadStore
+from minikafka_chaos.load.clients import PartitionView
 
 QUIET = {"log_level": 0, "linger.ms": 0, "topic.metadata.refresh.fast.interval.ms": 20, "retry.backoff.ms": 20}
 SECONDS = 60.0
@@ -56,6 +59,24 @@ def test_a_killed_leader_loses_nothing_that_all_replicas_had(cluster: MiniKafkaC
     assert values(cluster, topic) == ["a", "b", "c"]
     verdict = cluster.verdict()
     assert (verdict.outcome, verdict.counts["acknowledged"]) == (Outcome.PASSED, 3)
+
+
+@pytest.mark.slow
+def test_one_that_has_just_been_killed_leads_no_more(
+    cluster: MiniKafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the others still tell: a second kill was refused, and a leader moved to where the lead had gone by itself."""
+    topic = cluster.create_topic()
+    before, view = cluster.partitions(topic), cluster._view
+    late: list[dict[KafkaPartition, PartitionView]] = []
+    told = SimpleNamespace(partitions=lambda name: late.pop() if late else view.partitions(name))
+    monkeypatch.setattr(cluster, "_view", told)
+    killed = cluster.kill_leader(topic)
+    late.append(before)
+    second = cluster.leader(topic)
+    late.append(before)
+    third = cluster.move_leader(topic)
+    assert {killed, second, third} == {1, 2, 3}
 
 
 @pytest.mark.slow
@@ -190,6 +211,10 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(cluster: MiniKafkaClu
         (lambda: cluster.cut(1, 7), "broker 7 does not exist"),
         (lambda: cluster.cut(1, 2, direction="up"), "direction: 'up' is not one of"),
         (lambda: cluster.kill_leader(topic, 5), "has no partition 5"),
+        (
+            lambda: cluster.leader("ordres", deadline_s=0.1),
+            f"topic ordres is not there; topics of this cluster: {topic}",
+        ),
         (lambda: cluster.move_leader(topic, 0, 3), "broker 3 is dead: it has to be running"),
         (lambda: cluster.create_topic(topic), "is there already"),
         (lambda: cluster.create_topic(replication_factor=4), "replication_factor: 4 is not between 1 and 3"),
@@ -240,6 +265,9 @@ def test_a_full_cluster_of_one_broker() -> None:
         assert send(cluster, topic, "a") == [None]
         with pytest.raises(VerbRefused, match="has no peers"):
             cluster.cut(1)
+        cluster.topics.clear()
+        cluster.kill(1)
+        assert cluster.verdict().counts["acknowledged"] == 1  # of all topics, which only a healed broker can tell
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,10 @@ import pytest
 from minikafka.protocol.records import BatchHeader
 from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.session.evidence import Acknowledgement, CommittedLog, write_history
-from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge
+from minikafka_chaos.verdict.claims import Terms
+from minikafka_chaos.verdict.report_table import print_verdict
+from minikafka_chaos.verdict.verdict import NO_LOSS, UNKNOWN_TO_BROKERS, Outcome, Verdict, judge
+from rich.console import Console
 
 from tests.forms import in_full
 
@@ -22,8 +26,8 @@ def batch(offset: int, records: int = 1) -> BatchHeader:
     return BatchHeader(offset, 60, 0, 2, 1000 + offset, 0, records - 1, 0, 0, -1, -1, -1, records)
 
 
-def acknowledged(time: float, offset: int) -> Acknowledgement:
-    return Acknowledgement(time, ORDERS, offset, 1, 1000 + offset)
+def acknowledged(time: float, offset: int, crc: int | None = None) -> Acknowledgement:
+    return Acknowledgement(time, ORDERS, offset, 1, 1000 + offset if crc is None else crc)
 
 
 def verdict(folder: Path, told: Sequence[Acknowledgement], offsets: Sequence[int]) -> Verdict:
@@ -54,3 +58,26 @@ def test_what_is_gone_is_lost(gone: int, tmp_path: Path) -> None:
     told = [acknowledged(float(offset), offset) for offset in range(3)]
     judged = verdict(tmp_path, told, [offset for offset in range(4) if offset != gone])
     assert (judged.outcome, judged.counts["lost"]) == (Outcome.FAILED, 1)
+
+
+def test_what_brokers_do_not_know_is_not_judged_nor_counted(tmp_path: Path) -> None:
+    """Offsets 1 and 2 were acknowledged by a leader that died, and again by the next one: two are lost, and that is all."""
+    told = [acknowledged(1.0, 0), acknowledged(2.0, 1, 7), acknowledged(2.0, 2, 8)]
+    told += [acknowledged(3.0, 1), acknowledged(4.0, 2)]
+    log = CommittedLog(ORDERS, 0, 3, [batch(offset) for offset in range(3)])
+    judged = judge(write_history(tmp_path, told, [log], lambda: 99.0), None, Terms(by_brokers=True))
+    assert judged.kinds == {"lost-write": 2}
+    assert [each.claim for each in judged.findings if each.held is not None] == [NO_LOSS]
+    assert all(each.detail for each in judged.findings)
+    assert [judged.counts[name] for name in UNKNOWN_TO_BROKERS] == [None] * len(UNKNOWN_TO_BROKERS)
+    assert "producer" not in judged.anomalies[0].evidence
+    text = io.StringIO()
+    print_verdict(Console(file=text, width=200, color_system=None), judged)
+    first, *_, last = text.getvalue().splitlines()
+    assert first.startswith("Failed: 2 acknowledged records lost: ")
+    assert last.startswith("lost-write: ")
+    assert (
+        "not judged: brokers do not know what was processed" in text.getvalue(),
+        "not known" in text.getvalue(),
+    ) == (True, True)
+    assert "longest ack gap" not in text.getvalue()

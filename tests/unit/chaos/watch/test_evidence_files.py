@@ -23,7 +23,7 @@ from minikafka_chaos.watch.evidence import (
     ProcessCondition,
     Scrape,
 )
-from minikafka_chaos.watch.lines import BAD, ORDINARY, line_of
+from minikafka_chaos.watch.lines import BAD, ORDINARY, WARNING, line_of
 from minikafka_chaos.watch.live import GrowingFile, LiveCluster
 from minikafka_chaos.watch.recording import Recording
 from minikafka_chaos.watch.run_folder import read_run
@@ -237,6 +237,8 @@ def test_lines_say_how_they_are_meant() -> None:
     assert internal is not None and internal.internal
     assert line_of(Scrape(0.0, 1, [])) is None
     assert line_of(JournalLine(0.0, {"kind": "claims"})) is None
+    not_judged = line_of(JournalLine(0.0, {"kind": "check", "claim": "alike", "held": None, "detail": "no logs"}))
+    assert not_judged is not None and (not_judged.text, not_judged.tone) == ("alike: not judged: no logs", WARNING)
 
 
 @pytest.mark.parametrize(
