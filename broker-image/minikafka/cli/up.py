@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 TOKEN = "MINIKAFKA_CONTROL_TOKEN"
 _WATCH_SECONDS = 1.0
+_WATCH_DOWN_SECONDS = 0.1
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _BROKERS = 3
 
@@ -168,8 +169,9 @@ def _run(args: argparse.Namespace, cluster: LocalCluster, lifeline: int | None =
         _show(info, control, as_json=args.json)
         if args.detach:
             return exits.OK
-        _watch(cluster, came, quiet=args.json)
-        return _bring_down(control or cluster, quiet=args.json)
+        if not _watch(cluster, came, quiet=args.json):
+            return _bring_down(control or cluster, quiet=args.json)
+        return exits.OK if control is None else _bring_down(control, quiet=True)
     except (KeyboardInterrupt, BrokenPipeError):
         if args.detach or not (ready or _running(cluster) - before):
             raise  # interrupted while starting: what was started is stopped again
@@ -282,20 +284,33 @@ def show(info: ClusterInfo, *, as_json: bool) -> None:
     print(f"bootstrap {info.bootstrap}")
 
 
-def _watch(cluster: LocalCluster, came: Sequence[int], *, quiet: bool) -> None:
-    """Say what becomes of the brokers, until interrupted.
+def _watch(cluster: LocalCluster, came: Sequence[int], *, quiet: bool) -> bool:
+    """Say what becomes of the brokers, until interrupted, or until `minikafka down` has stopped them: True then.
 
     ``came`` has the signal also where its exception was swallowed, in a callback of a weak reference; no other comes then.
     """
     if not quiet:
         print("Ctrl-C brings them down", flush=True)
+
+    def say(what: str) -> None:
+        if not quiet:
+            print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)
+
     states = {broker.id: "up" for broker in cluster.info().brokers}
+    look_at = time.monotonic() + _WATCH_SECONDS
     while not came:
-        time.sleep(_WATCH_SECONDS)
+        time.sleep(min(_WATCH_DOWN_SECONDS, _WATCH_SECONDS))
+        if cluster.was_brought_down:
+            say("`minikafka down` has stopped all brokers: this ends, too")
+            return True
+        if time.monotonic() < look_at:
+            continue
+        look_at = time.monotonic() + _WATCH_SECONDS
         for broker, before in states.items():
             states[broker] = cluster.state(broker)
-            if states[broker] != before and not quiet:
-                print(f"{time.strftime('%H:%M:%S')} broker {broker} is {states[broker]}", flush=True)
+            if states[broker] != before:
+                say(f"broker {broker} is {states[broker]}")
+    return False
 
 
 def _bring_down(cluster: LocalCluster | ControlledCluster, *, quiet: bool) -> int:

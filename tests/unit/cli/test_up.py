@@ -23,6 +23,7 @@ class Brokers:
     """One broker that runs; while it is looked at a signal comes, in a callback that has nobody to pass an exception to."""
 
     record = types.SimpleNamespace(proxied=[])
+    was_brought_down = False
 
     def __init__(self, number: signal.Signals) -> None:
         self.number = number
