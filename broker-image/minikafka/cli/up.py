@@ -20,7 +20,7 @@ from minikafka.command import exits
 from minikafka.command.exits import CommandError
 from minikafka.local.cluster import READY_TIMEOUT, TIED_BROKER_COMMAND, LocalCluster
 from minikafka.local.errors import BadRequest, ClusterError, PortInUse
-from minikafka.local.layout import ClusterInfo
+from minikafka.local.layout import HOOKS, ClusterInfo
 from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET, METRICS_PORT_OFFSET, free_base_port, require_free
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--control",
         type=_control_port,
         metavar="[HOST:]PORT",
-        help="serve the verbs that break brokers over HTTP (OpenAPI at /v1/openapi.json); needs a token where not on loopback, "
-        f"from {TOKEN} or a new one",
+        help="keep a proxy between the brokers, which `minikafka chaos cut` needs, and serve the verbs that break them over HTTP "
+        f"(0: a free port; OpenAPI at /v1/openapi.json); needs a token where not on loopback, from {TOKEN} or a new one",
     )
     parser.add_argument(
         "--while-stdin",
@@ -129,7 +129,8 @@ def _run_tied(args: argparse.Namespace) -> int:
     cluster = LocalCluster(args.data)
     if running := _running(cluster):
         raise exits.bad_input(
-            f"--while-stdin: {len(running)} brokers run already in {args.data}; bring them down first"
+            f"--while-stdin: {len(running)} brokers run already in {args.data}: bring them down first, by "
+            f"minikafka down --data {args.data}"
         )
     theirs, ours = os.pipe()
     try:
@@ -182,16 +183,26 @@ def _run(args: argparse.Namespace, cluster: LocalCluster, lifeline: int | None =
 
 
 def _controlled(cluster: LocalCluster, args: argparse.Namespace) -> ControlledCluster | None:
+    proxied = _has_proxies(cluster)
     if args.control is None:
-        if _has_proxies(cluster):
+        if proxied:
             raise exits.bad_input(
-                f"--control: {args.data} was made with it, and its brokers reach each other through a proxy that only it starts"
+                f"--control: {args.data} was made with it, and its brokers reach each other through a proxy that only it starts: "
+                "add --control 0"
             )
         return None
     if args.detach:
-        raise exits.bad_input("--control: lasts as long as this program; not with --detach")
+        raise exits.bad_input(
+            "--control: keeps a proxy between the brokers, and lasts as long as this program: not with --detach; "
+            "leave that out, and type the rest in another terminal"
+        )
+    if proxied is False:
+        raise exits.bad_input(f"--control: {args.data} was made without it, and cannot get it later: use a new --data")
     if running := _running(cluster):
-        raise exits.bad_input(f"--control: {len(running)} brokers run already in {args.data}; bring them down first")
+        raise exits.bad_input(
+            f"--control: {len(running)} brokers run already in {args.data}: bring them down first, by "
+            f"minikafka down --data {args.data}"
+        )
     from minikafka_chaos.session.controlled import ControlledCluster
 
     host, port = args.control
@@ -203,11 +214,11 @@ def _controlled(cluster: LocalCluster, args: argparse.Namespace) -> ControlledCl
     return ControlledCluster(cluster, host, port, os.environ.get(TOKEN) or None)
 
 
-def _has_proxies(cluster: LocalCluster) -> bool:
+def _has_proxies(cluster: LocalCluster) -> bool | None:
     try:
         return bool(cluster.record.proxied)
     except ClusterError:  # nothing there yet, or nothing that can be read: `up` says so
-        return False
+        return None
 
 
 def _running(cluster: LocalCluster) -> set[int]:
@@ -223,7 +234,7 @@ def _up(cluster: LocalCluster | ControlledCluster, args: argparse.Namespace) -> 
         return cluster.up(
             brokers=args.brokers,
             base_port=_base_port(cluster, args) if args.base_port == 0 else args.base_port,
-            config=arguments.settings(args.config),
+            config=_config(cluster, arguments.settings(args.config)),
             replication_base_port=args.replication_base_port,
             metrics_base_port=args.metrics_base_port,
             racks=args.racks,
@@ -235,6 +246,11 @@ def _up(cluster: LocalCluster | ControlledCluster, args: argparse.Namespace) -> 
         raise exits.bad_input(str(error)) from error
     except ClusterError as error:
         raise CommandError(exits.NO, str(error)) from error
+
+
+def _config(cluster: LocalCluster | ControlledCluster, asked: dict[str, str]) -> dict[str, str]:
+    """What is asked; a new cluster, which is there to be broken and judged, has hooks unless somebody says otherwise."""
+    return asked if cluster.exists else {HOOKS: "true", **asked}
 
 
 def _known_here(host: str | None) -> str | None:

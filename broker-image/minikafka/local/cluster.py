@@ -432,10 +432,10 @@ def is_ready(metrics_port: int, access: MetricsAccess = OPEN) -> bool:
 
 
 def _shown(value: object) -> str:
+    if value is None or value == [] or isinstance(value, bool):
+        return "one" if value else "none"
     if isinstance(value, list):
         return ",".join(value)
-    if value is None or isinstance(value, bool):
-        return "one" if value else "none"
     return str(value)
 
 

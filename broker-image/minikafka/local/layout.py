@@ -37,6 +37,9 @@ RECORD = "cluster.json"
 RECORD_VERSION = 1
 STOPPED = "stopped"
 
+HOOKS = "minikafka.test.hooks"
+"""The setting by which brokers tell what they acknowledge, which a verdict on a cluster that was broken by hand needs."""
+
 KEYS_SET_PER_BROKER = frozenset(
     {
         "node.id",

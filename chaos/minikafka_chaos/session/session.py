@@ -35,7 +35,7 @@ from minikafka_chaos.scenario.faults import PLAIN, Direction, Fault, Parameters,
 from minikafka_chaos.session.errors import VerbRefused
 from minikafka_chaos.session.evidence import CommittedLog, acknowledgements, write_history
 from minikafka_chaos.session.groups import OFFSETS_TOPIC, GroupOffsets, describe_groups, make_offsets_topic
-from minikafka_chaos.session.hooks import BrokerHooks
+from minikafka_chaos.session.hooks import TURN_ON, BrokerHooks
 from minikafka_chaos.session.partitions import ask, committed_batches, prefer
 from minikafka_chaos.verdict.claims import Terms
 from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge
@@ -43,7 +43,7 @@ from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge
 DEADLINE_S = 60.0
 """For everything that is waited for: a cluster takes a second or two, a machine that is busy with other things longer."""
 POLL_S = 0.02
-NO_ACKNOWLEDGEMENTS = "the brokers tell no acknowledgements: they need minikafka.test.hooks=true"
+NO_ACKNOWLEDGEMENTS = f"the brokers tell no acknowledgements, for they have no hooks: {TURN_ON}"
 
 ALL_TOPICS = {
     "topics": None,
