@@ -212,14 +212,14 @@ class LocalCluster:
         return [broker for broker in self._record().ids if pids.find(self.data, broker) is not None]
 
     def state(self, broker: int) -> str:
-        """``up``, ``starting`` (running, not ready), ``paused`` or ``down``."""
+        """``up``, ``not ready`` (its process runs: it starts, stops, or is fenced), ``paused`` or ``down``."""
         with pids.held(self.data, broker) as handle:
             if handle is None:
                 return "down"
             if process.state(handle.identity.pid) in process.STOPPED:
                 return "paused"
         record = self._record()
-        return "up" if is_ready(record.metrics_port(broker), own_access(record.config)) else "starting"
+        return "up" if is_ready(record.metrics_port(broker), own_access(record.config)) else "not ready"
 
     def wait_ready(self, timeout: float = READY_TIMEOUT, brokers: Iterable[int] | None = None) -> None:
         """Wait until these brokers (all of them when not named) answer /readyz with 200.
