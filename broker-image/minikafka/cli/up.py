@@ -20,7 +20,7 @@ from minikafka.command import exits
 from minikafka.command.exits import CommandError
 from minikafka.local.cluster import READY_TIMEOUT, TIED_BROKER_COMMAND, LocalCluster
 from minikafka.local.errors import BadRequest, ClusterError, PortInUse
-from minikafka.local.layout import HOOKS, ClusterInfo
+from minikafka.local.layout import UP_SETTINGS, ClusterInfo
 from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET, METRICS_PORT_OFFSET, free_base_port, require_free
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def _up(cluster: LocalCluster | ControlledCluster, args: argparse.Namespace) -> 
 
 def _config(cluster: LocalCluster | ControlledCluster, asked: dict[str, str]) -> dict[str, str]:
     """What is asked; a new cluster, which is there to be broken and judged, has hooks unless somebody says otherwise."""
-    return asked if cluster.exists else {HOOKS: "true", **asked}
+    return asked if cluster.exists else {**UP_SETTINGS, **asked}
 
 
 def _known_here(host: str | None) -> str | None:

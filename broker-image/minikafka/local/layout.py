@@ -39,6 +39,8 @@ STOPPED = "stopped"
 
 HOOKS = "minikafka.test.hooks"
 """The setting by which brokers tell what they acknowledge, which a verdict on a cluster that was broken by hand needs."""
+UP_SETTINGS = {HOOKS: "true"}
+"""Of each cluster that `minikafka up` makes, beside `lab_defaults`, unless somebody says otherwise."""
 
 KEYS_SET_PER_BROKER = frozenset(
     {
