@@ -36,6 +36,7 @@ from tests.bill import page as bill
 from tests.suites import results as suites
 from tools import rules_map
 from tools.dashboards.pages import PAGES
+from tools.lab_settings import settings_table
 from tools.supply import licences
 from tools.wrap import wrapped
 
@@ -86,6 +87,7 @@ TABLE: dict[str, Producer] = {
     "docs/internals/adversary.md": planted_bugs.current_page,
     "docs/reference/apis.md": apis_page,
     "docs/reference/authorization.md": authorization_page,
+    "docs/reference/commands.md": {"settings": settings_table},
     "docs/reference/configuration.md": configuration_page,
     "docs/reference/control.openapi.json": openapi_page,
     "docs/reference/events.md": events_page,

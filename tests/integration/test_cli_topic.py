@@ -158,6 +158,7 @@ def test_status_of_a_cluster_with_a_dead_broker(make_cluster: Any, call_cli: Any
     value = json.loads(done.stdout)
     assert value["healthy"] is False
     assert {broker["id"]: broker["alive"] for broker in value["brokers"]} == {1: True, 2: False}
+    assert (value["brokers"][1]["fenced"], value["brokers"][1]["port"]) == (False, cluster.broker(2).port)
     assert [partition["leader"] for partition in value["partitions"]] == [1, None]
     text = call_cli("status", *at)
     assert text.returncode == 0

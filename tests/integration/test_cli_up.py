@@ -139,6 +139,19 @@ def test_the_foreground_also_brings_down_what_ran_before(call_cli: Any, data: Pa
     assert LocalCluster(data).pid(1) is None
 
 
+def test_the_foreground_ends_when_down_has_stopped_its_brokers(call_cli: Any, data: Path) -> None:
+    """With its proxy and its control port; brokers that die otherwise may come back."""
+    process, shown = foreground(data, "--brokers", 1, "--base-port", free_base_port(1), "--control", 0)
+    assert (data / "control.json").exists()
+    os.kill(shown["brokers"][0]["pid"], signal.SIGKILL)
+    call_cli("chaos", "heal", "--data", data)
+    assert process.poll() is None
+    assert call_cli("down", "--data", data).stdout == "stopped 1 broker(s)\n"
+    _, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, "")
+    assert not (data / "control.json").exists()
+
+
 def test_an_interrupted_start_leaves_nothing_behind(data: Path, until: Any) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "minikafka.cli", "up", "--data", str(data), "--base-port", str(free_base_port(3))],

@@ -91,6 +91,7 @@ def test_up_refuses_what_contradicts_the_record(cluster: LocalCluster) -> None:
         ({"base_port": 1234}, "base port: .* was made with .*, not 1234"),
         ({"racks": ["a", "b"]}, "racks: .* was made with none, not a,b"),
         ({"unflushed": False}, "unflushed directory: .* was made with one, not none"),
+        ({"proxied": ["REPLICATION"]}, "proxied listeners: .* was made with none, not REPLICATION"),
         ({"config": {"num.partitions": "7"}}, "brokers are running with another configuration"),
         ({"config": {"node.id": "7"}}, "node.id differs between the brokers"),
     ]

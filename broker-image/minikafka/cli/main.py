@@ -31,6 +31,8 @@ class Subcommand(NamedTuple):
     """Of the distribution, where it needs one."""
     offered: bool = True
     """False: no person calls it, so the help of all commands leaves it out."""
+    instead: str = ""
+    """What it does without the extra."""
 
 
 SUBCOMMANDS = {
@@ -117,6 +119,7 @@ SUBCOMMANDS = {
         "replication as it happens, or as it was in a run: in the terminal or as a page",
         "minikafka watch --data /tmp/kafka",
         "watch",
+        instead="; --web 0 shows the same as a page, without it",
     ),
     "analyze": Subcommand(
         "minikafka_analytics.commands.analyze",
@@ -226,7 +229,7 @@ def _dispatch(arguments: list[str]) -> int:
         if (ours and module_of_ours) or not (ours or extra):
             raise
         if extra:
-            need = f"the extra {extra!r}: pip install 'minikafka[{extra}]'"
+            need = f"the extra {extra!r}: pip install 'minikafka[{extra}]'{subcommand.instead}"
         else:
             need = "more than this image has: pip install minikafka"
         raise exits.bad_input(f"needs {need} ({error})") from error

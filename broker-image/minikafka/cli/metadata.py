@@ -18,7 +18,7 @@ _POLL_SECONDS = 0.05
 
 
 class BrokerMetadata(NamedTuple):
-    """A live broker."""
+    """A broker, and where it is reached."""
 
     id: int
     host: str
@@ -63,7 +63,10 @@ class ClusterMetadata(NamedTuple):
     cluster_id: str | None
     controller: int
     brokers: list[BrokerMetadata]
+    """Those that live, as far as the controller knows."""
     topics: list[TopicMetadata]
+    fenced: Sequence[BrokerMetadata] = ()
+    """Those that it does not hear: dead, paused, cut off, or about to start. Empty where the cluster does not say."""
 
     def topic(self, name: str) -> TopicMetadata | None:
         """A topic that exists, by name."""
@@ -90,7 +93,8 @@ def fetch_metadata(
             answer = connection.request(ApiKey.METADATA, _METADATA_NEWEST, values)
         except NoAnswer as refusal:
             raise CommandError(UNKNOWN, f"{connection.address} {refusal}") from refusal
-        unfenced = _unfenced(connection)
+        registered = _registered(connection)
+    unfenced = None if registered is None else {broker.id for broker, is_fenced in registered if not is_fenced}
     return ClusterMetadata(
         cluster_id=answer.cluster_id,
         controller=int(answer.controller_id),
@@ -119,16 +123,24 @@ def fetch_metadata(
             )
             for topic in answer.topics
         ),
+        fenced=sorted(broker for broker, is_fenced in registered or () if is_fenced),
     )
 
 
-def _unfenced(connection: BrokerConnection) -> set[int] | None:
-    """Brokers that the controller holds to be alive; None when the cluster does not say. Metadata lists dead ones a while."""
+def _registered(connection: BrokerConnection) -> list[tuple[BrokerMetadata, bool]] | None:
+    """All brokers, and whether the controller has fenced them; None when the cluster does not say.
+
+    Metadata lists dead ones a while. Versions before 2 (KIP-1073) leave fenced ones out.
+    """
+    asked = {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": True}
     try:
-        answer = connection.request(ApiKey.DESCRIBE_CLUSTER, 0, {"include_cluster_authorized_operations": False})
+        answer = connection.request(ApiKey.DESCRIBE_CLUSTER, 2, asked)
     except NoAnswer:
         return None
-    return {int(broker.broker_id) for broker in answer.brokers}
+    return [
+        (BrokerMetadata(int(node.broker_id), node.host, int(node.port), node.rack), getattr(node, "is_fenced", False))
+        for node in answer.brokers
+    ]
 
 
 def await_metadata(

@@ -61,6 +61,8 @@ class Page(NamedTuple):
     port: int | None
     replicas: dict[tuple[str, int], Replica]
     error: str | None
+    refused: bool = False
+    """Whether nothing listens at the broker's own address."""
 
 
 def scrape_all(
@@ -86,7 +88,7 @@ def scrape(broker: BrokerMetadata, timeout: float, security: ClientSecurity = PL
         withheld = access.tokens_path != security.metrics.tokens_path
         return Page(port, parse(_get(access, access.url(broker.host, port), timeout, withheld=withheld)), None)
     except NoAnswer as refusal:
-        return Page(port, {}, str(refusal))
+        return Page(port, {}, str(refusal), isinstance(refusal.__cause__, ConnectionRefusedError))
     except (OSError, ValueError, OverflowError) as error:  # the last two: of hosts, ports and samples that are none
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return Page(port, {}, f"metrics port {port}: {reason}")

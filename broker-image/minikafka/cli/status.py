@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from minikafka.cli import arguments
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     missing = [name for name in names if metadata.topic(name) is None]
     if missing:
         raise CommandError(exits.NO, f"no such topic: {', '.join(missing)}")
-    pages = scrape_all(metadata.brokers, _SCRAPE_TIMEOUT, args.security)
+    pages = scrape_all([*metadata.brokers, *metadata.fenced], _SCRAPE_TIMEOUT, args.security)
     if args.json:
         print_json(_as_json(metadata, pages))
     else:
@@ -49,8 +49,8 @@ def _ill(partition: PartitionMetadata) -> bool:
 
 
 def _known_brokers(metadata: ClusterMetadata) -> list[int]:
-    """Ids of the live brokers and of those that some partition is assigned to."""
-    ids = {broker.id for broker in metadata.brokers}
+    """Ids of the brokers that are registered, and of those that some partition is assigned to."""
+    ids = {broker.id for broker in (*metadata.brokers, *metadata.fenced)}
     for topic in metadata.topics:
         for partition in topic.partitions:
             ids.update(partition.replicas)
@@ -58,7 +58,8 @@ def _known_brokers(metadata: ClusterMetadata) -> list[int]:
 
 
 def _as_json(metadata: ClusterMetadata, pages: dict[int, Page]) -> dict[str, Any]:
-    live = {broker.id: broker for broker in metadata.brokers}
+    known = _by_id(metadata)
+    live = {broker.id for broker in metadata.brokers}
     partitions = [
         _partition_as_json(topic, partition, pages) for topic in metadata.topics for partition in topic.partitions
     ]
@@ -69,19 +70,30 @@ def _as_json(metadata: ClusterMetadata, pages: dict[int, Page]) -> dict[str, Any
         "offline_partitions": sum(one["offline"] for one in partitions),
         "under_replicated_partitions": sum(one["under_replicated"] for one in partitions),
         "brokers": [
-            _broker_as_json(broker, live.get(broker), pages.get(broker)) for broker in _known_brokers(metadata)
+            _broker_as_json(broker, known.get(broker), pages.get(broker), alive=broker in live)
+            for broker in _known_brokers(metadata)
         ],
         "partitions": partitions,
     }
 
 
-def _broker_as_json(broker: int, live: BrokerMetadata | None, page: Page | None) -> dict[str, Any]:
+def _by_id(metadata: ClusterMetadata) -> dict[int, BrokerMetadata]:
+    return {broker.id: broker for broker in (*metadata.fenced, *metadata.brokers)}
+
+
+def _is_down(page: Page | None) -> bool:
+    """Whether nothing is at a fenced broker's address; what answers, or hangs, is fenced only."""
+    return page is None or page.refused
+
+
+def _broker_as_json(broker: int, known: BrokerMetadata | None, page: Page | None, *, alive: bool) -> dict[str, Any]:
     return {
         "id": broker,
-        "alive": live is not None,
-        "host": live.host if live else None,
-        "port": live.port if live else None,
-        "rack": live.rack if live else None,
+        "alive": alive,
+        "fenced": not alive and not _is_down(page),
+        "host": known.host if known else None,
+        "port": known.port if known else None,
+        "rack": known.rack if known else None,
         "metrics_port": page.port if page else None,
         "error": page.error if page else "is not in the cluster's metadata",
     }
@@ -140,33 +152,45 @@ def _print(metadata: ClusterMetadata, pages: dict[int, Page], *, internal: bool)
     ]
     if listed:
         print_rich(_partition_table(listed, pages))
-    hidden = [topic.name for topic in metadata.topics if topic.internal and not internal]
+    hidden = [topic for topic in metadata.topics if topic.internal and not internal]
+    left_out = [partition for topic in hidden for partition in topic.partitions]
     if hidden:
-        print_rich(f"not shown: {', '.join(hidden)} (--internal)")
-    everything = [partition for topic in metadata.topics for partition in topic.partitions]
-    offline = sum(partition.offline for partition in everything)
-    under = sum(partition.under_replicated for partition in everything)
-    if offline or under:
-        print_rich(
-            Text(f"unhealthy: {offline} offline, {under} under-replicated of {len(everything)}", style="bold red")
-        )
+        print_rich(f"not shown: {', '.join(topic.name for topic in hidden)} (--internal): {_summary(left_out)}")
+    words = _summary([partition for _, partition in listed])
+    if _healthy(metadata):
+        print_rich(Text(f"healthy: {words}", style="green"))
+    elif any(_ill(partition) for _, partition in listed):
+        print_rich(Text(f"unhealthy: {words}", style="bold red"))
     else:
-        print_rich(Text(f"healthy: {len(everything)} partition(s), all in sync", style="green"))
+        print_rich(Text(f"unhealthy: what is not shown; else {words}", style="bold red"))
+
+
+def _summary(partitions: Sequence[PartitionMetadata]) -> str:
+    """How these are: what is counted is what is told of."""
+    if not any(_ill(partition) for partition in partitions):
+        return f"{len(partitions)} partition(s), all in sync"
+    offline = sum(partition.offline for partition in partitions)
+    under = sum(partition.under_replicated for partition in partitions)
+    return f"{offline} offline, {under} under-replicated of {len(partitions)}"
 
 
 def _broker_table(metadata: ClusterMetadata, pages: dict[int, Page]) -> Any:
     table = new_table(("#broker", "address", "rack", "#metrics", "state"))
-    live = {broker.id: broker for broker in metadata.brokers}
+    known = _by_id(metadata)
+    live = {broker.id for broker in metadata.brokers}
     for number in _known_brokers(metadata):
-        broker, page = live.get(number), pages.get(number)
-        if broker is None:
+        broker, page = known.get(number), pages.get(number)
+        if broker is None or (number not in live and _is_down(page)):
             table.add_row(str(number), "-", "-", "-", "down", style="red")
             continue
-        state = "up, controller" if number == metadata.controller else "up"
+        state = "up" if number in live else "fenced"
+        if number == metadata.controller:
+            state += ", controller"
         if page is not None and page.error is not None:
             state += f"; {page.error}"
         port = str(page.port) if page and page.port else "-"
-        style = "yellow" if page and page.error not in (None, NO_METRICS) else None
+        ill = number not in live or (page and page.error not in (None, NO_METRICS))
+        style = "yellow" if ill else None
         table.add_row(str(number), f"{broker.host}:{broker.port}", broker.rack or "-", port, state, style=style)
     return table
 

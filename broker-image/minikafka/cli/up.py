@@ -20,7 +20,7 @@ from minikafka.command import exits
 from minikafka.command.exits import CommandError
 from minikafka.local.cluster import READY_TIMEOUT, TIED_BROKER_COMMAND, LocalCluster
 from minikafka.local.errors import BadRequest, ClusterError, PortInUse
-from minikafka.local.layout import ClusterInfo
+from minikafka.local.layout import UP_SETTINGS, ClusterInfo
 from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET, METRICS_PORT_OFFSET, free_base_port, require_free
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 TOKEN = "MINIKAFKA_CONTROL_TOKEN"
 _WATCH_SECONDS = 1.0
+_WATCH_DOWN_SECONDS = 0.1
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _BROKERS = 3
 
@@ -80,8 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--control",
         type=_control_port,
         metavar="[HOST:]PORT",
-        help="serve the verbs that break brokers over HTTP (OpenAPI at /v1/openapi.json); needs a token where not on loopback, "
-        f"from {TOKEN} or a new one",
+        help="keep a proxy between the brokers, which `minikafka chaos cut` needs, and serve the verbs that break them over HTTP "
+        f"(0: a free port; OpenAPI at /v1/openapi.json); needs a token where not on loopback, from {TOKEN} or a new one",
     )
     parser.add_argument(
         "--while-stdin",
@@ -128,7 +129,8 @@ def _run_tied(args: argparse.Namespace) -> int:
     cluster = LocalCluster(args.data)
     if running := _running(cluster):
         raise exits.bad_input(
-            f"--while-stdin: {len(running)} brokers run already in {args.data}; bring them down first"
+            f"--while-stdin: {len(running)} brokers run already in {args.data}: bring them down first, by "
+            f"minikafka down --data {args.data}"
         )
     theirs, ours = os.pipe()
     try:
@@ -168,8 +170,9 @@ def _run(args: argparse.Namespace, cluster: LocalCluster, lifeline: int | None =
         _show(info, control, as_json=args.json)
         if args.detach:
             return exits.OK
-        _watch(cluster, came, quiet=args.json)
-        return _bring_down(control or cluster, quiet=args.json)
+        if not _watch(cluster, came, quiet=args.json):
+            return _bring_down(control or cluster, quiet=args.json)
+        return exits.OK if control is None else _bring_down(control, quiet=True)
     except (KeyboardInterrupt, BrokenPipeError):
         if args.detach or not (ready or _running(cluster) - before):
             raise  # interrupted while starting: what was started is stopped again
@@ -180,16 +183,26 @@ def _run(args: argparse.Namespace, cluster: LocalCluster, lifeline: int | None =
 
 
 def _controlled(cluster: LocalCluster, args: argparse.Namespace) -> ControlledCluster | None:
+    proxied = _has_proxies(cluster)
     if args.control is None:
-        if _has_proxies(cluster):
+        if proxied:
             raise exits.bad_input(
-                f"--control: {args.data} was made with it, and its brokers reach each other through a proxy that only it starts"
+                f"--control: {args.data} was made with it, and its brokers reach each other through a proxy that only it starts: "
+                "add --control 0"
             )
         return None
     if args.detach:
-        raise exits.bad_input("--control: lasts as long as this program; not with --detach")
+        raise exits.bad_input(
+            "--control: keeps a proxy between the brokers, and lasts as long as this program: not with --detach; "
+            "leave that out, and type the rest in another terminal"
+        )
+    if proxied is False:
+        raise exits.bad_input(f"--control: {args.data} was made without it, and cannot get it later: use a new --data")
     if running := _running(cluster):
-        raise exits.bad_input(f"--control: {len(running)} brokers run already in {args.data}; bring them down first")
+        raise exits.bad_input(
+            f"--control: {len(running)} brokers run already in {args.data}: bring them down first, by "
+            f"minikafka down --data {args.data}"
+        )
     from minikafka_chaos.session.controlled import ControlledCluster
 
     host, port = args.control
@@ -201,11 +214,11 @@ def _controlled(cluster: LocalCluster, args: argparse.Namespace) -> ControlledCl
     return ControlledCluster(cluster, host, port, os.environ.get(TOKEN) or None)
 
 
-def _has_proxies(cluster: LocalCluster) -> bool:
+def _has_proxies(cluster: LocalCluster) -> bool | None:
     try:
         return bool(cluster.record.proxied)
     except ClusterError:  # nothing there yet, or nothing that can be read: `up` says so
-        return False
+        return None
 
 
 def _running(cluster: LocalCluster) -> set[int]:
@@ -221,7 +234,7 @@ def _up(cluster: LocalCluster | ControlledCluster, args: argparse.Namespace) -> 
         return cluster.up(
             brokers=args.brokers,
             base_port=_base_port(cluster, args) if args.base_port == 0 else args.base_port,
-            config=arguments.settings(args.config),
+            config=_config(cluster, arguments.settings(args.config)),
             replication_base_port=args.replication_base_port,
             metrics_base_port=args.metrics_base_port,
             racks=args.racks,
@@ -233,6 +246,11 @@ def _up(cluster: LocalCluster | ControlledCluster, args: argparse.Namespace) -> 
         raise exits.bad_input(str(error)) from error
     except ClusterError as error:
         raise CommandError(exits.NO, str(error)) from error
+
+
+def _config(cluster: LocalCluster | ControlledCluster, asked: dict[str, str]) -> dict[str, str]:
+    """What is asked; a new cluster, which is there to be broken and judged, has hooks unless somebody says otherwise."""
+    return asked if cluster.exists else {**UP_SETTINGS, **asked}
 
 
 def _known_here(host: str | None) -> str | None:
@@ -282,20 +300,33 @@ def show(info: ClusterInfo, *, as_json: bool) -> None:
     print(f"bootstrap {info.bootstrap}")
 
 
-def _watch(cluster: LocalCluster, came: Sequence[int], *, quiet: bool) -> None:
-    """Say what becomes of the brokers, until interrupted.
+def _watch(cluster: LocalCluster, came: Sequence[int], *, quiet: bool) -> bool:
+    """Say what becomes of the brokers, until interrupted, or until `minikafka down` has stopped them: True then.
 
     ``came`` has the signal also where its exception was swallowed, in a callback of a weak reference; no other comes then.
     """
     if not quiet:
         print("Ctrl-C brings them down", flush=True)
+
+    def say(what: str) -> None:
+        if not quiet:
+            print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)
+
     states = {broker.id: "up" for broker in cluster.info().brokers}
+    look_at = time.monotonic() + _WATCH_SECONDS
     while not came:
-        time.sleep(_WATCH_SECONDS)
+        time.sleep(min(_WATCH_DOWN_SECONDS, _WATCH_SECONDS))
+        if cluster.was_brought_down:
+            say("`minikafka down` has stopped all brokers: this ends, too")
+            return True
+        if time.monotonic() < look_at:
+            continue
+        look_at = time.monotonic() + _WATCH_SECONDS
         for broker, before in states.items():
             states[broker] = cluster.state(broker)
-            if states[broker] != before and not quiet:
-                print(f"{time.strftime('%H:%M:%S')} broker {broker} is {states[broker]}", flush=True)
+            if states[broker] != before:
+                say(f"broker {broker} is {states[broker]}")
+    return False
 
 
 def _bring_down(cluster: LocalCluster | ControlledCluster, *, quiet: bool) -> int:

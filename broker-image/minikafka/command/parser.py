@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from minikafka.command import exits
@@ -28,6 +29,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Bad input: exit code 2."""
         raise CommandError(exits.BAD_INPUT, f"{message.removeprefix('argument ')} (see {self.prog} --help)")
+
+
+def offer(action: argparse.Action, names: Callable[[], Sequence[str]]) -> None:
+    """Have a shell complete an argument by these names, beside files where its metavar says so (`minikafka completion`)."""
+    action.names = names  # type: ignore[attr-defined]
 
 
 class AgentParser(Parser):

@@ -15,7 +15,8 @@ For anyone who sets up a broker or a topic: every setting, its type, default and
 Made from the declarations in `minikafka/config/` by `make docs`; do not edit.
 
 A broker reads a file in Java's properties format (`minikafka broker --config FILE`); `minikafka up --config KEY=VALUE`
-writes such files. Names, types, defaults and ranges are those of Apache Kafka 4.3; the last column says where not.
+writes such files, with [some settings of its own](commands.md#its-settings).
+Names, types, defaults and ranges are those of Apache Kafka 4.3; the last column says where not.
 A refused setting ends the start with one line for each: key, value, and what is allowed. Settings that Kafka has and
 MiniKafka does not have are refused as well, never ignored; the few that are accepted and not used yet say so here, and
 in a warning when they are set. A key given twice counts as it stood last.

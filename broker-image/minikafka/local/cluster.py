@@ -21,6 +21,7 @@ from minikafka.client.metrics_access import OPEN, MetricsAccess, own_access
 from minikafka.local import pids, process
 from minikafka.local.errors import BadRequest, BrokerFailed, ClusterError
 from minikafka.local.layout import (
+    STOPPED,
     BrokerInfo,
     ClusterInfo,
     ClusterRecord,
@@ -134,6 +135,7 @@ class LocalCluster:
             dead = [broker for broker in record.ids if pids.find(self.data, broker) is None]
             require_free(port for broker in dead for port in record.ports(broker))
             write_record(self.data, record)
+            (self.data / STOPPED).unlink(missing_ok=True)
             started = []
             try:
                 prepare(record)
@@ -150,7 +152,9 @@ class LocalCluster:
         """Shut every broker down cleanly; the ids of those that had to be killed after ``timeout`` seconds."""
         record = self._record()
         with self._lock():
-            return self._stop(record.ids, timeout)
+            killed = self._stop(record.ids, timeout)
+            (self.data / STOPPED).touch()
+        return killed
 
     def start(self, broker: int) -> BrokerInfo:
         """Start one broker that does not run; returns at once (see :meth:`wait_ready`). One that runs is left alone."""
@@ -167,6 +171,11 @@ class LocalCluster:
     def exists(self) -> bool:
         """Return whether the data directory has a cluster, running or not."""
         return read_record(self.data) is not None
+
+    @property
+    def was_brought_down(self) -> bool:
+        """Return whether `down` was the last to say what becomes of it, and not `up`."""
+        return (self.data / STOPPED).exists()
 
     @property
     def record(self) -> ClusterRecord:
@@ -203,14 +212,14 @@ class LocalCluster:
         return [broker for broker in self._record().ids if pids.find(self.data, broker) is not None]
 
     def state(self, broker: int) -> str:
-        """``up``, ``starting`` (running, not ready), ``paused`` or ``down``."""
+        """``up``, ``not ready`` (its process runs: it starts, stops, or is fenced), ``paused`` or ``down``."""
         with pids.held(self.data, broker) as handle:
             if handle is None:
                 return "down"
             if process.state(handle.identity.pid) in process.STOPPED:
                 return "paused"
         record = self._record()
-        return "up" if is_ready(record.metrics_port(broker), own_access(record.config)) else "starting"
+        return "up" if is_ready(record.metrics_port(broker), own_access(record.config)) else "not ready"
 
     def wait_ready(self, timeout: float = READY_TIMEOUT, brokers: Iterable[int] | None = None) -> None:
         """Wait until these brokers (all of them when not named) answer /readyz with 200.
@@ -423,10 +432,10 @@ def is_ready(metrics_port: int, access: MetricsAccess = OPEN) -> bool:
 
 
 def _shown(value: object) -> str:
+    if value is None or value == [] or isinstance(value, bool):
+        return "one" if value else "none"
     if isinstance(value, list):
         return ",".join(value)
-    if value is None or isinstance(value, bool):
-        return "one" if value else "none"
     return str(value)
 
 

@@ -2,6 +2,7 @@
 
 ```
 DATA/cluster.json          what was asked of `up` (the record); everything below follows from it
+DATA/stopped               it is there from `down` until the next `up`
 DATA/metadata.sqlite       the cluster store of all its brokers
 DATA/broker-N/broker.properties  data/  unflushed/  events.jsonl  broker.log  pid  process.json  faults
 ```
@@ -34,6 +35,12 @@ HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 STORE = "metadata.sqlite"
 RECORD = "cluster.json"
 RECORD_VERSION = 1
+STOPPED = "stopped"
+
+HOOKS = "minikafka.test.hooks"
+"""The setting by which brokers tell what they acknowledge, which a verdict on a cluster that was broken by hand needs."""
+UP_SETTINGS = {HOOKS: "true"}
+"""Of each cluster that `minikafka up` makes, beside `lab_defaults`, unless somebody says otherwise."""
 
 KEYS_SET_PER_BROKER = frozenset(
     {

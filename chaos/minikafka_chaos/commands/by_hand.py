@@ -10,6 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from minikafka.command.parser import offer
+
 from minikafka_chaos.errors import BadScenario
 
 ONE_BROKER = {
@@ -28,7 +30,10 @@ def add_arguments(commands: Any) -> None:
         parser = commands.add_parser(name, help=words, example=example)
         parser.add_argument("broker", type=int, metavar="BROKER", help="its id")
         if name == "power-loss":
-            parser.add_argument("--mode", default="all", help="how much is lost: all, torn, or garbage (default all)")
+            mode = parser.add_argument(
+                "--mode", default="all", help="how much is lost: all, torn, or garbage (default all)"
+            )
+            offer(mode, _modes)
         _add_common(parser)
     cut = commands.add_parser(
         "cut",
@@ -37,7 +42,8 @@ def add_arguments(commands: Any) -> None:
     )
     cut.add_argument("broker", type=int, metavar="BROKER", help="its id")
     cut.add_argument("peers", type=int, metavar="PEER", nargs="*", help="the others (default: all)")
-    cut.add_argument("--direction", default="both", help="both, outbound or inbound (default both)")
+    direction = cut.add_argument("--direction", default="both", help="both, outbound or inbound (default both)")
+    offer(direction, _directions)
     _add_common(cut)
     heal = commands.add_parser(
         "heal", help="mend all that is broken, and wait until it is", example="minikafka chaos heal --data /tmp/kafka"
@@ -47,6 +53,18 @@ def add_arguments(commands: Any) -> None:
         "status", help="which brokers run, hang or are dead", example="minikafka chaos status --data /tmp/kafka"
     )
     _add_common(status)
+
+
+def _modes() -> list[str]:
+    from minikafka_chaos.session.session import WIPE_MODES
+
+    return list(WIPE_MODES)
+
+
+def _directions() -> list[str]:
+    from minikafka_chaos.session.session import DIRECTIONS
+
+    return list(DIRECTIONS)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

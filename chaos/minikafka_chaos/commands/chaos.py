@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minikafka.client.security import PLAINTEXT
+from minikafka.command.parser import offer
 from minikafka.command_config import add_command_config
 
 from minikafka_chaos.commands import by_hand
@@ -36,7 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run a scenario and judge it",
         example="minikafka chaos run kip-101-data-loss --ground simulation --set minikafka.truncation.mode=high_watermark",
     )
-    run_parser.add_argument("scenario", metavar="FILE", help="a scenario file, or the name of one of `chaos list`")
+    scenario = run_parser.add_argument(
+        "scenario", metavar="FILE", help="a scenario file, or the name of one of `chaos list`"
+    )
+    offer(scenario, _scenarios)
     run_parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help=SET_HELP)
     run_parser.add_argument("--seconds", type=int, metavar="N", help="least time that a steady load (and rounds) last")
     run_parser.add_argument("--ground", choices=GROUNDS, default="processes", help="where (default processes)")
@@ -48,7 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show_parser = commands.add_parser(
         "show", help="one scenario, as the runner understands it", example="minikafka chaos show kip-279"
     )
-    show_parser.add_argument("scenario", metavar="NAME", help="a name of `chaos list`, or a file")
+    scenario = show_parser.add_argument("scenario", metavar="FILE", help="a scenario file, or a name of `chaos list`")
+    offer(scenario, _scenarios)
     show_parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help=SET_HELP)
     show_parser.add_argument("--json", action="store_true", help="print it as JSON")
     abort_parser = commands.add_parser(
@@ -67,6 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         commands.add_parser("matrix", help=cli_matrix.HELP, example="minikafka chaos matrix durability --seeds 5")
     )
     by_hand.add_arguments(commands)
+
+
+def _scenarios() -> list[str]:
+    from minikafka_chaos.scenario import library
+
+    return library.names()
 
 
 def _add_kubernetes_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from minikafka.command.parser import offer
+
 from minikafka_chaos.errors import BadScenario
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ TRIALS_FOLDER = "running"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `minikafka chaos matrix`."""
-    parser.add_argument("matrix", metavar="FILE", help="a matrix file, or the name of one that comes along")
+    matrix = parser.add_argument("matrix", metavar="FILE", help="a matrix file, or the name of one that comes along")
+    offer(matrix, _matrices)
     parser.add_argument("--seeds", type=int, metavar="N", help="how many seeds for each cell (default: the file's)")
     parser.add_argument("--ground", choices=GROUNDS, default="simulation", help="where (default simulation)")
     parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one for each core; processes: 1)")
@@ -44,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cell", metavar="A=X,B=Y", help="run one cell under one --seed and keep the run")
     parser.add_argument("--seed", type=int, metavar="N", help="with --cell")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _matrices() -> list[str]:
+    from minikafka_chaos.scenario import library
+
+    return library.matrix_names()
 
 
 def run(args: argparse.Namespace) -> int:

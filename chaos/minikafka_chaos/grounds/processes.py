@@ -42,7 +42,14 @@ from minikafka_chaos.scenario.faults import Fault, Handle, Targets, WipeMode, he
 from minikafka_chaos.scenario.scenario import ScenarioSpec
 from minikafka_chaos.scenario.steps import FaultSpec, TargetType
 
-NO_PROXY = "there is no proxy between the brokers: a scenario asks for one by its steps, `minikafka up` by --control"
+NO_PROXY = (
+    "there is no proxy between the brokers, and a cluster that was made without one cannot get it later: make a new one with "
+    "minikafka up --data NEW_DIR --control 0"
+)
+PROXY_ENDED = (
+    "the proxy between the brokers has ended, with the `minikafka up --control` that kept it: bring the brokers down, and start "
+    "them with minikafka up --control 0"
+)
 CHECKPOINT = "replication-offset-checkpoint"
 STORE_IS_BACK = "the store takes writes again"
 
@@ -240,9 +247,17 @@ class ProcessesGround(BrokerVerbs):
 
     # -- network, disk, clock, store -----------------------------------------------------------------------------------
 
+    @property
+    def without_links(self) -> str | None:
+        """Why no link can be broken; None where it can."""
+        if self._links is not None:
+            return None
+        with _as_tool_trouble():
+            return PROXY_ENDED if self.cluster.record.proxied else NO_PROXY
+
     def _network(self) -> LinkControl:
         if self._links is None:
-            raise ToolTrouble(NO_PROXY)
+            raise ToolTrouble(self.without_links)
         return self._links
 
     def make(self, fault: Fault, targets: Targets) -> Mapping[str, Any]:

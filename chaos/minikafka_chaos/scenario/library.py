@@ -30,12 +30,17 @@ def matrix_path(name_or_file: str) -> Path:
     path = Path(name_or_file)
     if path.is_file():
         return path
-    known = {found.stem: found for found in sorted(matrices_folder().glob(f"*{SUFFIX}"))}
+    known = matrix_names()
     if name_or_file not in known:
         raise BadScenario(
             f"{name_or_file}: no such file, and no matrix of that name; allowed: a file, or {', '.join(known)}"
         )
-    return known[name_or_file]
+    return matrices_folder() / f"{name_or_file}{SUFFIX}"
+
+
+def matrix_names() -> list[str]:
+    """The names of the matrices that come along, sorted."""
+    return sorted(path.stem for path in matrices_folder().glob(f"*{SUFFIX}"))
 
 
 def names() -> list[str]:

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from minikafka_chaos.errors import BadScenario, ToolTrouble
+from minikafka_chaos.grounds.processes import ProcessesGround
 from minikafka_chaos.session.control import Control
 from minikafka_chaos.session.controlled import session_of
+from minikafka_chaos.session.errors import VerbRefused
 from minikafka_chaos.session.verbs import call
 
 
@@ -20,11 +22,15 @@ def carry_out(data: Path, verb: str, given: Mapping[str, Any]) -> Any:
     control = Control.of(data)
     if control is not None:
         return control.ask(verb, given)
+    ground = ProcessesGround(data)
     try:
-        session = session_of(data)
+        ground.attach()
+        session = session_of(data, ground)
     except ToolTrouble as error:
         raise BadScenario(f"--data: {error}") from error
     try:
+        if verb == "cut" and (why := ground.without_links) is not None:
+            raise VerbRefused(why)
         return call(session, verb, given)
     finally:
         session.close()

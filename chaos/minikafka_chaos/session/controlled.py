@@ -7,15 +7,13 @@ from typing import Any
 
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.errors import ClusterError
-from minikafka.local.layout import INTER_BROKER, ClusterInfo
+from minikafka.local.layout import HOOKS, INTER_BROKER, ClusterInfo
 
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds.processes import ProcessesGround
 from minikafka_chaos.session.control import ControlServer
 from minikafka_chaos.session.errors import VerbRefused
 from minikafka_chaos.session.session import ChaosSession
-
-HOOKS = "minikafka.test.hooks"
 
 
 def session_of(data: Path, ground: ProcessesGround | None = None) -> ChaosSession:
@@ -52,14 +50,13 @@ class ControlledCluster:
         return self._cluster.exists
 
     def up(self, **asked: Any) -> ClusterInfo:
-        """Start the cluster, with a proxy between its brokers, injected faults and hooks; then open the port.
+        """Start the cluster, with a proxy between its brokers and injected faults; then open the port.
 
         Raises ClusterError, also where the port cannot be had; then nothing is left running.
         """
-        config = {HOOKS: "true", **(asked.pop("config") or {})}
         host, port, token = self._where
         try:
-            info = self._ground.take_up(**asked, config=config, proxied=[INTER_BROKER], faults=True)
+            info = self._ground.take_up(**asked, proxied=[INTER_BROKER], faults=True)
             session = session_of(self._cluster.data, self._ground)
             self._server = ControlServer(session, host, port, self._cluster.data, token)
             self._server.start()

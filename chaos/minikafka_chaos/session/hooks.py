@@ -14,7 +14,8 @@ from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.session.errors import VerbRefused
 
 TIMEOUT_S = 10.0
-OFF = "hooks are off: the brokers need minikafka.test.hooks=true"
+TURN_ON = "bring the brokers down, and start them with minikafka up --config minikafka.test.hooks=true"
+OFF = f"hooks are off: {TURN_ON}"
 
 
 class BrokerHooks:

@@ -35,7 +35,7 @@ from minikafka_chaos.scenario.faults import PLAIN, Direction, Fault, Parameters,
 from minikafka_chaos.session.errors import VerbRefused
 from minikafka_chaos.session.evidence import CommittedLog, acknowledgements, write_history
 from minikafka_chaos.session.groups import OFFSETS_TOPIC, GroupOffsets, describe_groups, make_offsets_topic
-from minikafka_chaos.session.hooks import BrokerHooks
+from minikafka_chaos.session.hooks import TURN_ON, BrokerHooks
 from minikafka_chaos.session.partitions import ask, committed_batches, prefer
 from minikafka_chaos.verdict.claims import Terms
 from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge
@@ -46,7 +46,7 @@ POLL_S = 0.02
 UNKNOWN_TOPIC_S = 2.0
 """So long brokers may say that there is no such topic: one may just have been made by somebody else."""
 TOPICS_NAMED_MAX = 10
-NO_ACKNOWLEDGEMENTS = "the brokers tell no acknowledgements: they need minikafka.test.hooks=true"
+NO_ACKNOWLEDGEMENTS = f"the brokers tell no acknowledgements, for they have no hooks: {TURN_ON}"
 
 ALL_TOPICS = {
     "topics": None,

@@ -101,10 +101,16 @@ class Fold:
             case LogGrowth(broker=broker, topic_partition=where, end=end):
                 draft.logs.grow(ReplicaKey(*where, broker), end)
             case ProcessCondition(broker=broker, condition=condition):
-                draft.change_broker(broker, condition=WatchedCondition(condition))
+                _take_condition(draft, broker, WatchedCondition(condition))
             case Note():
                 pass
         return draft.changes
+
+
+def _take_condition(draft: Draft, broker: int, condition: WatchedCondition) -> None:
+    starts = draft.state.broker(broker).condition is WatchedCondition.STARTING
+    if not (starts and condition is WatchedCondition.NOT_READY):  # its events say more
+        draft.change_broker(broker, condition=condition)
 
 
 def _nothing(_draft: Draft, _event: EventLine) -> None:

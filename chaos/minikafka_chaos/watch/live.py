@@ -33,12 +33,12 @@ BYTES_FIRST_MAX = 16 << 20
 """Of a file that is there already the end is read only: some hundred thousand events."""
 CONDITIONS = {
     "up": WatchedCondition.UP,
-    "starting": WatchedCondition.STARTING,
+    "not ready": WatchedCondition.NOT_READY,
     "paused": WatchedCondition.PAUSED,
     "down": WatchedCondition.DEAD,
 }
 """What `LocalCluster.state` says."""
-ANSWER = ("up", "starting")
+ANSWER = ("up", "not ready")
 """The states in which metrics are to be had."""
 
 
@@ -142,7 +142,7 @@ class LiveCluster:
         for broker, state in states.items():
             condition = CONDITIONS[state]
             if self._conditions.get(broker) != condition:
-                text = "" if broker not in self._conditions else f"its process is {condition.value}"
+                text = "" if broker not in self._conditions else f"it is {condition.value}"
                 found.append(ProcessCondition(now, broker, condition, text))
             self._conditions[broker] = condition
         return [*found, *scrapes]

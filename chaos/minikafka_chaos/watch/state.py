@@ -44,6 +44,8 @@ class WatchedCondition(StrEnum):
 
     UNKNOWN = "unknown"
     STARTING = "starting"
+    NOT_READY = "not ready"
+    """Its process runs, and it serves nobody: it is fenced, as one that is cut off, or stops."""
     UP = "up"
     PAUSED = "paused"
     DEAD = "dead"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from rich.console import Group
@@ -41,7 +42,17 @@ TONE_STYLES = {
     "plain": "",
 }
 NOTABLE = ("good", "bad", "warning", "fault")
-CONDITION_STYLES = {"up": "green", "dead": "bold red", "paused": "yellow", "starting": "blue", "unknown": "dim"}
+CONDITION_STYLES = {
+    "up": "green",
+    "dead": "bold red",
+    "paused": "yellow",
+    "starting": "blue",
+    "not ready": "yellow",
+    "unknown": "dim",
+}
+DONE = "green"
+ANSWER_S = 5.0
+"""How long it is shown that a verb was carried out."""
 
 
 class Answer(NamedTuple):
@@ -133,6 +144,11 @@ class WatchScreen(App[None]):
     def _fail(self, line: str) -> None:
         self._evidence.put(Answer(line, "bold red"))
 
+    def _forget(self, answer: Answer) -> None:
+        if self.answer is answer:
+            self.answer = Answer("", "")
+            self._dirty = True
+
     # -- what is new -----------------------------------------------------------------------------------------------------
 
     def take_new(self) -> None:
@@ -143,6 +159,8 @@ class WatchScreen(App[None]):
             if isinstance(found, Answer):
                 self.answer = found
                 self._busy = False
+                if found.style == DONE:  # what went wrong stays until the next verb
+                    self.set_timer(ANSWER_S, partial(self._forget, found))
                 continue
             following, forgotten = self.at == len(self.recording.steps), self.recording.forgotten
             for each in found:
@@ -303,7 +321,7 @@ def _carried_out(carry_out: CarryOut, verb: str, given: Mapping[str, Any], words
         return Answer(f"{words}: {error}", "bold red")
     except Exception as error:  # whoever pressed the key must hear of it
         return Answer(f"{words}: {type(error).__name__}: {' '.join(str(error).split())}", "bold red")
-    return Answer(f"{words}: done", "green")
+    return Answer(f"{words}: done", DONE)
 
 
 def _facts(broker: WatchedBroker) -> str:

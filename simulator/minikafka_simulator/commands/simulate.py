@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from minikafka.command.parser import offer
+
 if TYPE_CHECKING:
     from minikafka_simulator.faults.plan import Plan
     from minikafka_simulator.schedules.runs import Totals
@@ -46,7 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     which.add_argument("--seed", type=_seed, metavar="N", help="replay one seed")
     which.add_argument("--list-bugs", action="store_true", help="print the simulator bugs: mistakes to search for")
-    parser.add_argument("--bug", metavar="NAME", help="make this simulator bug and search until it is found")
+    bug = parser.add_argument("--bug", metavar="NAME", help="make this simulator bug and search until it is found")
+    offer(bug, _bugs)
     parser.add_argument("--trace", action="store_true", help="with --seed: print the whole trace")
     parser.add_argument("--shrink", action="store_true", help="make the first failing schedule small")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first violation")
@@ -98,6 +101,12 @@ def _plan(args: argparse.Namespace) -> Plan:
 
     plan = Plan(steps=args.steps, strikes_max=args.strikes, skip=args.skip)
     return plan if args.seconds is None else replace(plan, seconds=args.seconds)
+
+
+def _bugs() -> list[str]:
+    from minikafka_simulator.bugs.catalogue import BUG_SEEDS
+
+    return list(BUG_SEEDS)
 
 
 def _list_bugs(as_json: bool) -> int:

@@ -25,6 +25,11 @@ def bash() -> str:
         (["minikafka", "chaos", "kill", "--d"], "--data"),
         (["minikafka", "produce", "--acks", ""], "0 1 all -1"),
         (["minikafka", "up", "--data", "/us"], "/usr"),
+        (["minikafka", "chaos", "run", "kip-2"], "kip-279"),
+        (["minikafka", "chaos", "run", "/us"], "/usr"),
+        (["minikafka", "chaos", "matrix", "dur"], "durability"),
+        (["minikafka", "chaos", "cut", "1", "--direction", "o"], "outbound"),
+        (["minikafka", "simulate", "--bug", "truncate-to-h"], "truncate-to-hw"),
     ],
     ids=" ".join,
 )

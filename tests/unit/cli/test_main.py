@@ -184,7 +184,11 @@ def test_a_bug_is_one_line_unless_asked_for_more(
     ("name", "lacks", "need"),
     [
         ("analyze", "pyspark", "the extra 'analytics': pip install 'minikafka[analytics]'"),
-        ("watch", "textual", "the extra 'watch': pip install 'minikafka[watch]'"),
+        (
+            "watch",
+            "textual",
+            "the extra 'watch': pip install 'minikafka[watch]'; --web 0 shows the same as a page, without it",
+        ),
         ("demo", "minikafka_chaos", "more than this image has: pip install minikafka"),
     ],
 )

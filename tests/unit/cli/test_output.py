@@ -86,12 +86,29 @@ def test_a_broker_that_is_only_known_from_assignments_is_down(capsys: pytest.Cap
     assert status._as_json(gone, PAGES)["brokers"][2]["alive"] is False
 
 
-def test_internal_topics_are_counted_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    status._print(metadata(partition(), internal=True), PAGES, internal=False)
+def test_a_fenced_broker_is_down_only_where_nothing_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    """One that is cut off from the others lives: where it is, and what its own log has, is to be seen."""
+    fenced = [BrokerMetadata(3, "127.0.0.1", 9003, None), BrokerMetadata(4, "127.0.0.1", 9004, None)]
+    seen = metadata(partition())._replace(fenced=fenced)
+    pages = {**PAGES, 3: Page(9103, {}, None), 4: Page(None, {}, "Connection refused", refused=True)}
+    status._print(seen, pages, internal=False)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["3", "127.0.0.1:9003", "-", "9103", "fenced"] in rows
+    assert ["4", "-", "-", "-", "down"] in rows
+    told = status._as_json(seen, pages)["brokers"][2:]
+    assert [(each["alive"], each["fenced"]) for each in told] == [(False, True), (False, False)]
+
+
+def test_internal_topics_are_counted_apart_and_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    internal = metadata(partition(isr=(1,)), internal=True)
+    status._print(internal, PAGES, internal=False)
     text = capsys.readouterr().out
     assert "bank-0" not in text
-    assert "not shown: bank (--internal)" in text
-    assert "healthy: 1 partition(s)" in text
+    assert "not shown: bank (--internal): 0 offline, 1 under-replicated of 1" in text
+    assert "unhealthy: what is not shown; else 0 partition(s), all in sync" in text
+    orders = metadata(partition(), partition(1, isr=(1,))).topics[0]._replace(name="orders")
+    status._print(internal._replace(topics=[*internal.topics, orders]), PAGES, internal=False)
+    assert "unhealthy: 0 offline, 1 under-replicated of 2" in capsys.readouterr().out
 
 
 def test_tables_show_none_as_a_dash_and_are_not_cut_off_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:

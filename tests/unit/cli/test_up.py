@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from minikafka.cli import up
 from minikafka.cli.main import main
+from minikafka.local.layout import ClusterRecord, new_cluster_id, write_record
 
 
 class Callback:
@@ -23,6 +24,7 @@ class Brokers:
     """One broker that runs; while it is looked at a signal comes, in a callback that has nobody to pass an exception to."""
 
     record = types.SimpleNamespace(proxied=[])
+    was_brought_down = False
 
     def __init__(self, number: signal.Signals) -> None:
         self.number = number
@@ -70,6 +72,16 @@ def test_a_control_port_that_cannot_be_starts_nothing(tmp_path: Path, capsys: py
     assert "not with --detach" in capsys.readouterr().err
     assert main(["up", "--data", str(tmp_path / "data"), "--control", "70000"]) == 2
     assert not (tmp_path / "data").exists()
+
+
+def test_a_cluster_that_was_made_without_a_proxy_gets_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever asks for one hears what to do, and not that lists of listeners differ."""
+    write_record(tmp_path, ClusterRecord(new_cluster_id(), 1, 19092))
+    assert main(["up", "--data", str(tmp_path), "--control", "0"]) == 2
+    assert f"{tmp_path} was made without it, and cannot get it later: use a new --data" in capsys.readouterr().err
+    assert main(["chaos", "cut", "1", "--data", str(tmp_path)]) == 2
+    assert "make a new one with minikafka up --data NEW_DIR --control 0" in capsys.readouterr().err
+    assert (tmp_path / "journal.jsonl").read_text() == ""
 
 
 @pytest.mark.parametrize(

@@ -386,7 +386,9 @@
       const response = await fetch(`v1/${verb}`, { method: "POST", headers: { ...headers(), "Content-Type": "application/json" }, body: JSON.stringify(given) });
       const { error } = await response.json();
       dress(answer, error ? "bad" : "");
-      write(answer, error ?? `${words}${verb === "heal" ? "" : ` of broker ${broker}`}: done`);
+      const told = error ?? `${words}${verb === "heal" ? "" : ` of broker ${broker}`}: done`;
+      write(answer, told);
+      if (!error) setTimeout(() => { if (answer.textContent === told) write(answer, ""); }, 5000);
     } catch (error) {
       dress(answer, "bad");
       write(answer, `${words}: ${error.message}`);

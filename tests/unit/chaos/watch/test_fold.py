@@ -6,7 +6,7 @@ from minikafka.metadata.image import PartitionState
 from minikafka.protocol.types import TopicPartition
 from minikafka.telemetry.fault_verbs import Verb, verbs
 from minikafka_chaos.record.observe import Sample
-from minikafka_chaos.watch.evidence import Acknowledgements, EventLine, JournalLine, LogGrowth, Scrape
+from minikafka_chaos.watch.evidence import Acknowledgements, EventLine, JournalLine, LogGrowth, ProcessCondition, Scrape
 from minikafka_chaos.watch.fold import Fold
 from minikafka_chaos.watch.recording import Recording
 from minikafka_chaos.watch.state import UNKNOWN_EPOCH, EpochStart, ReplicaKey, WatchedCondition
@@ -319,3 +319,13 @@ def test_the_oldest_steps_are_forgotten_and_the_state_is_not() -> None:
     assert len(watched.steps) <= 1024 and watched.forgotten + len(watched.steps) == 3000
     for steps in range(1, len(watched.steps) + 1):
         assert watched.state(steps).broker(1).connections == watched.forgotten + steps - 1
+
+
+def test_a_broker_that_runs_and_is_fenced_does_not_start() -> None:
+    """It was never dead. One that does start is said to, as its events have it, until it is ready."""
+    fold = Fold()
+    fold.take(EventLine(1.0, 1, "broker_ready", None, None, {}))
+    fold.take(EventLine(1.0, 2, "broker_starting", None, None, {}))
+    for broker in (1, 2):
+        fold.take(ProcessCondition(2.0, broker, "not ready"))
+    assert [fold.state.broker(broker).condition for broker in (1, 2)] == ["not ready", "starting"]

@@ -135,7 +135,8 @@ class Verbs:
 
 
 @pytest.mark.slow
-async def test_keys_have_verbs_carried_out() -> None:
+async def test_keys_have_verbs_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minikafka_chaos.watch.terminal.ANSWER_S", 0.5)
     cluster, verbs = FakeCluster(), Verbs()
     app = WatchScreen("cluster", Recording(), cluster, verbs.carry_out)  # type: ignore[arg-type]
     async with app.run_test(size=(140, 40)) as pilot:
@@ -152,6 +153,7 @@ async def test_keys_have_verbs_carried_out() -> None:
         await until(pilot, lambda: "broker 2 is running: it has to be paused for that" in shown(app, "now"))
         await pilot.press("h")
         await until(pilot, lambda: "heal: done" in shown(app, "now"))
+        await until(pilot, lambda: "heal: done" not in shown(app, "now"))
     assert verbs.asked == [("kill", {"broker": 2}), ("resume", {"broker": 2}), ("heal", {})]
     assert cluster.closed
 
