@@ -55,6 +55,10 @@ class LoadedLog(NamedTuple):
     log_start_offset: int
 
 
+class _EpochsContradicted(Exception):
+    """The epoch checkpoint is not what flushed records say."""
+
+
 class LogLoader:
     """Opens one log: `load` makes the parts, and `finish` has the log that was made of them do the rest.
 
@@ -112,7 +116,12 @@ class LogLoader:
         if self.restart is not None:
             self.epochs.clear()
         segments.open(self._without_deleted(bases))
-        self._load_segments()
+        try:
+            self._load_segments()
+        except _EpochsContradicted as contradiction:
+            self._rebuild_epochs(f"{self.directory}/{CHECKPOINT_NAME}: {contradiction}")
+            self.recovered.clear()
+            self._load_segments()
         if not self.clean and segments and self.recovery_point > segments.active.next_offset:
             self.notes.append(f"the recovery point {self.recovery_point} is beyond the end: everything is recovered")
             self.recovery_point = 0
@@ -241,10 +250,13 @@ class LogLoader:
         try:
             self.epochs = LeaderEpochCache.load(self.fs, self.directory)
         except MalformedCheckpoint as error:
-            self.notes.append(f"{error}: rebuilt from the records")
-            self.clean = False
-            self.recovery_point = 0
-            self.epochs.hold()  # the damaged file says that this is to be done, until it is done
+            self._rebuild_epochs(str(error))
+
+    def _rebuild_epochs(self, problem: str) -> None:
+        self.notes.append(f"{problem}: rebuilt from the records")
+        self.clean = False
+        self.recovery_point = 0
+        self.epochs.hold()  # the damaged file says that this is to be done, until it is done
 
     # -- segments
 
@@ -284,7 +296,7 @@ class LogLoader:
         """Rebuild the indexes from the batches and cut at the first invalid one; whether all were valid."""
         self.recovered.append(segment)
         self.unsynced += [segment.index.path, segment.time_index.path]
-        epochs, size = self.epochs, segment.size
+        epochs, size = self.epochs, segment.data.size
         batches = segment.scan()
         segment.reset()
         last_epoch = -1
@@ -304,10 +316,29 @@ class LogLoader:
             segment.note(header.size, header.last_offset, header.max_timestamp)
         end = segment.size
         if end < size:
+            self._trust_flushed(segment, last_epoch)
             self.truncated_bytes += size - end
             self.notes.append(f"{segment.path}: cut from {size} to {end} bytes, offset {segment.next_offset}")
             segment.truncate(end, segment.next_offset)
         return end == size
+
+    def _trust_flushed(self, segment: Segment, last_epoch: int) -> None:
+        """Raises _EpochsContradicted when not the records behind the last valid one are damaged, but the checkpoint.
+
+        What a power loss has torn may still look like a checkpoint. One damaged header contradicts it once; two flushed batches
+        in a row, whole and of epochs that do not fall, are believed.
+        """
+        expected, epochs = segment.next_offset, []
+        for _, header, batch in segment.scan(segment.size):
+            base, epoch = header.base_offset, header.partition_leader_epoch
+            if base != expected or header.last_offset >= self.recovery_point or crc32c(batch[CRC_START:]) != header.crc:
+                return
+            if epoch < last_epoch or self._epoch_fits(epoch, base, last_epoch):
+                return
+            epochs.append(epoch)
+            if len(epochs) == 2:
+                raise _EpochsContradicted(f"flushed records from {segment.next_offset} on have epoch {epochs[0]}")
+            expected, last_epoch = header.next_offset, epoch
 
     def _epoch_fits(self, epoch: int, offset: int, last_epoch: int) -> bool:
         """Whether a batch may have this epoch: what the checkpoint says, or later than all it knows.

@@ -462,3 +462,22 @@ def test_epochs_are_whole_again_only_when_the_indexes_are() -> None:
     assert fs.read_bytes(f"{DIR}/{CHECKPOINT_NAME}") == damaged
     again = open_log(fs, log.config, clean=False, recovery_point=log.log_end_offset)
     assert (again.log_end_offset, again.epochs.entries) == (36, [EpochEntry(0, 0)])
+
+
+def test_a_torn_epoch_checkpoint_that_looks_whole_takes_no_flushed_records() -> None:
+    """Of `1 36` a torn sector left `1 3`: two flushed batches in a row show it. One damaged header is cut as before."""
+    fs, log = filled(0)
+    for n in range(4):
+        log.append_as_leader(batch(2), 0, NOW_MS + n)
+    log.flush()
+    whole = contents(log)
+    fs.kill()
+    fs.write_atomic(f"{DIR}/{CHECKPOINT_NAME}", b"0\n2\n0 0\n1 2\n")
+    fs.open_append(FIRST).append(b"torn")
+    damaged = copy_of(fs)
+    log = open_log(fs, clean=False, recovery_point=8)
+    assert contents(log) == whole
+    assert [entry.start_offset for entry in log.epochs.entries] == [0]
+    assert any("flushed records from 2 on have epoch 0" in note for note in log.recovery.notes)
+    assert_sound(fs, log)
+    assert contents(open_log(damaged, clean=False, recovery_point=4)) == whole[:1], "of one nobody knows which is damaged"
