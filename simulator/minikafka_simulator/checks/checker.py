@@ -122,12 +122,20 @@ class Checker(Account, Watcher):
         self.commits.look()
 
     def _failed(self, broker: SimBroker, tp: TopicPartition, partition: Partition) -> None:
-        """What a leader has committed, and acknowledged, earlier in the event in which its log failed counts; nothing later."""
-        view = self.views.get((broker.id, tp))
+        """What a leader has written, committed and acknowledged earlier in the event in which its log failed counts; nothing
+        later."""
+        view, log = self.views.get((broker.id, tp)), partition.log
         if view is None or view.failed:
             return
         view.failed, before, view.hw = True, view.hw, partition.high_watermark
-        if partition.leader is not None and view.hw > before and self.ids.get(tp.topic) == partition.topic_id:
+        if partition.leader is None or self.ids.get(tp.topic) != partition.topic_id:
+            return
+        known = len(view.identities)
+        if log.log_start_offset <= known < log.log_end_offset:
+            with unrefused(broker.disk):
+                for whole in log.segments.batches(known, log.log_end_offset):
+                    self.logs.take(broker, tp, view, whole)
+        if view.hw > before:
             self.commits.grows(broker, partition, view, before)
 
     def _has_changed(self, broker: SimBroker, tp: TopicPartition, partition: Partition) -> bool:
