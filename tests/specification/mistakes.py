@@ -30,7 +30,7 @@ def _new(rule: str, mistake: str, file: str, old: str, new: str, seed: int, usua
 
 
 MISTAKES = (
-    _seed("R2", "no-epoch-fencing", 4),
+    _seed("R2", "no-epoch-fencing", 6),
     _seed("R3", "read-to-log-end", 1),
     _new("R4", "a leader's high watermark follows its own log end", LEADER,
          "            if remote.leo < new and self.counts_for_high_watermark(replica, remote, now):\n",
@@ -50,12 +50,12 @@ MISTAKES = (
     _new("R10", "a change of the ISR alone takes no new partition epoch", "controller/change.py",
          "    new = replace(new, partition_epoch=old.partition_epoch + 1)\n",
          "    new = replace(new, partition_epoch=old.partition_epoch + (new.leader != old.leader))\n", 1),
-    _seed("R11", "drop-leaderless-hw", 2, True),
+    _seed("R11", "drop-leaderless-hw", 8, True),
     _seed("R12", "no-epoch-at-become-leader", 1, True),
     _seed("R13", "truncate-to-hw", 2, True),
     _new("R14", "whoever lives is elected", "controller/change.py",
          "        return (replica in isr or (not isr and replica in elr)) and self.is_active(replica)\n",
-         "        return self.is_active(replica)\n", 1),
+         "        return self.is_active(replica)\n", 3),
     _seed("R16", "hw-under-min-isr", 5),
     _new("R17", "a flush leaves the records in memory", "log/flushing.py",
          "                    steps.append(segment.data.fsync)\n",
