@@ -17,6 +17,7 @@ from minikafka.local.cluster import LocalCluster
 from minikafka.local.ports import free_base_port
 
 from tests.forms import in_full
+from tests.waiting import until_now
 
 READY = ("--timeout", "120")
 
@@ -54,6 +55,7 @@ def test_up_down_and_up_again(run_cli: Any, call_cli: Any, data: Path) -> None:
 
     assert up(call_cli, data) == shown  # already up: the same, and nothing was started
     os.kill(shown["brokers"][1]["pid"], signal.SIGKILL)
+    until_now(lambda: LocalCluster(data).state(2) == "down")
     again = up(call_cli, data)
     assert [again["brokers"][n]["pid"] == shown["brokers"][n]["pid"] for n in range(3)] == [True, False, True]
 

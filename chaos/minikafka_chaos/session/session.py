@@ -316,10 +316,10 @@ class ChaosSession:
         deadline, unknown_until = now + deadline_s, now + min(UNKNOWN_TOPIC_S, deadline_s)
         while not (found := self._view.partitions(topic)):
             now = time.monotonic()
-            if (told := self._told_topics()) is None or topic in told:
+            if (reported := self._reported_topics()) is None or topic in reported:
                 unknown_until = now + min(UNKNOWN_TOPIC_S, deadline_s)
             elif now > unknown_until:
-                names = [name for name, internal in told.items() if not internal]
+                names = [name for name, internal in reported.items() if not internal]
                 shown = [*names[:TOPICS_NAMED_MAX], *(["..."] if len(names) > TOPICS_NAMED_MAX else [])]
                 raise VerbRefused(f"topic {topic} is not there; topics of this cluster: {', '.join(shown) or 'none'}")
             if now > deadline:
@@ -430,7 +430,7 @@ class ChaosSession:
         answer = ask(self.ground.live_bootstrap, ApiKey.METADATA, 8, ALL_TOPICS)
         return {topic.name: topic.is_internal for topic in sorted(answer.topics, key=lambda each: each.name)}
 
-    def _told_topics(self) -> dict[str, bool] | None:
+    def _reported_topics(self) -> dict[str, bool] | None:
         """The same; None while no broker runs or answers."""
         if all(self.ground.condition(each) is not BrokerCondition.RUNNING for each in self.ground.brokers):
             return None

@@ -113,7 +113,7 @@ class _Guarantee:
 
     name: str
     kinds: frozenset[AnomalyKind]
-    not_told: str = ""
+    unknown_why: str = ""
     """Why brokers' acknowledgements alone say nothing of it."""
 
 
@@ -178,8 +178,8 @@ def _judge(history: Path, replicas: Path | None, terms: Terms) -> Verdict:
         join_fates(evidence)
         stored = evidence.one("SELECT settings FROM figures")
         settings = WorkloadSettings.known(json.loads(stored)) if stored else WorkloadSettings()
-        untold = _untold(evidence, terms)
-        left_out = frozenset(kind for guarantee in untold for kind in guarantee.kinds)
+        unjudged = _unjudged(evidence, terms)
+        left_out = frozenset(kind for guarantee in unjudged for kind in guarantee.kinds)
         found = find_in_history(evidence, settings, _strict(terms.claims), left_out)
         if evidence.has_replicas:
             found += find_in_replicas(evidence)
@@ -190,7 +190,7 @@ def _judge(history: Path, replicas: Path | None, terms: Terms) -> Verdict:
         findings = [
             *_loss_findings(evidence, terms, found, counts, problems),
             *(
-                Finding(each.name, None, untold[each]) if each in untold else _guarantee_finding(each, found)
+                Finding(each.name, None, unjudged[each]) if each in unjudged else _guarantee_finding(each, found)
                 for each in (*GUARANTEES, REPLICAS)
             ),
         ]
@@ -212,14 +212,14 @@ NO_LOGS = "no access to the replicas' logs"
 NEVER_BEGUN = "the step that it is made from was never begun"
 
 
-def _untold(evidence: Evidence, terms: Terms) -> dict[_Guarantee, str]:
+def _unjudged(evidence: Evidence, terms: Terms) -> dict[_Guarantee, str]:
     """The guarantees of which the evidence tells nothing, and why: they are not judged."""
-    untold = {} if evidence.has_replicas else {REPLICAS: NO_LOGS}
+    unjudged = {} if evidence.has_replicas else {REPLICAS: NO_LOGS}
     if terms.by_brokers:
-        return untold | {each: each.not_told for each in GUARANTEES}
+        return unjudged | {each: each.unknown_why for each in GUARANTEES}
     if evidence.one("SELECT 1 FROM members LIMIT 1") is None:
-        untold |= {each: NO_GROUP for each in GUARANTEES if each.kinds <= GROUPS}
-    return untold
+        unjudged |= {each: NO_GROUP for each in GUARANTEES if each.kinds <= GROUPS}
+    return unjudged
 
 
 def _strict(claims: Sequence[Claim]) -> frozenset[AnomalyKind]:
