@@ -480,4 +480,6 @@ def test_a_torn_epoch_checkpoint_that_looks_whole_takes_no_flushed_records() -> 
     assert [entry.start_offset for entry in log.epochs.entries] == [0]
     assert any("flushed records from 2 on have epoch 0" in note for note in log.recovery.notes)
     assert_sound(fs, log)
-    assert contents(open_log(damaged, clean=False, recovery_point=4)) == whole[:1], "of one nobody knows which is damaged"
+    assert contents(open_log(damaged, clean=False, recovery_point=4)) == whole[:1], (
+        "of one nobody knows which is damaged"
+    )
