@@ -266,6 +266,7 @@ class Checker(Account, Watcher):
         """What a broker had not flushed is gone; what is left is known when it starts again."""
         self.disks.lost_power(broker)
         self.commits.lost_power(broker)
+        self.isr.lost_power(broker)
 
     # -- controller -----------------------------------------------------------------------------------------------------
 

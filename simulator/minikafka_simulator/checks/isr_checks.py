@@ -162,6 +162,11 @@ class IsrChecks:
                         broker, member, before.get(member), partition.log.log_end_offset
                     )
 
+    def lost_power(self, follower: SimBroker) -> None:
+        """It may have caught up since the last look, and have lost that again: its time begins anew."""
+        for member in [member for member in self._caught_up if member.follower == follower.id]:
+            del self._caught_up[member]
+
     def _judge(
         self, broker: SimBroker, member: _Member, before: tuple[float, int] | None, leader_end: int
     ) -> tuple[float, int]:
