@@ -105,7 +105,7 @@ QUICK = {
     "trust-compressed-records": {"A20 unreadable"},
     "clean-marker-stays": {"B33 CleanOnce"},
     "sqlite-lease-to-anybody": {"B39 LeaseAsExpected"},
-    "keep-lost-registration": STUCK,
+    "keep-lost-registration": {"L1 leader", *STUCK},
     "ready-after-loss": {"B27 UnfencedWhenReady"},
     "group-load-to-hw": GROUPS,
     "group-load-beginning": GROUPS,
