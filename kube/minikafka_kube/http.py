@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,14 +100,13 @@ class _PageServer(web.Server):
         requests.addFilter(_is_ours)
         super().__init__(self._answer, access_log=None, logger=requests)
         self._pages = pages
-        self._by_last_use: dict[web.RequestHandler, None] = {}
+        self._by_last_use: OrderedDict[web.RequestHandler, None] = OrderedDict()
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
         self._by_last_use[handler] = None
         if len(self._by_last_use) > CONNECTIONS_MAX:
-            idlest = next(iter(self._by_last_use))
-            del self._by_last_use[idlest]
+            idlest, _ = self._by_last_use.popitem(last=False)
             idlest.force_close()
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
@@ -114,8 +114,8 @@ class _PageServer(web.Server):
         super().connection_lost(handler, exc)
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
-        if self._by_last_use.pop(request.protocol, self) is None:  # it is no longer there when it was closed meanwhile
-            self._by_last_use[request.protocol] = None
+        if request.protocol in self._by_last_use:  # not when it was closed meanwhile
+            self._by_last_use.move_to_end(request.protocol)
         page = self._pages.get(request.path)
         if page is None:
             raise web.HTTPNotFound

@@ -67,10 +67,8 @@ def _complete(parser: argparse.ArgumentParser) -> None:
 
 def _names_or_files(kind: str, names: Sequence[str]) -> dict[str, object]:
     """What shtab puts into its scripts for an argument that is one of these names, or a file."""
-    function, listed = (
-        f"_minikafka_{kind}_or_file",
-        shlex.join(names),
-    )  # for bash `_file` means: not a space after a folder
+    function = f"_minikafka_{kind}_or_file"  # for bash `_file` means: not a space after a folder
+    listed = shlex.join(names)
     preamble = {
         "bash": _BASH.format(function=function, names=shlex.quote(listed)),
         "zsh": _ZSH.format(function=function, names=shlex.quote(f"names:{kind}:({listed})")),

@@ -50,7 +50,7 @@ def _ill(partition: PartitionMetadata) -> bool:
 
 def _known_brokers(metadata: ClusterMetadata) -> list[int]:
     """Ids of the brokers that are registered, and of those that some partition is assigned to."""
-    ids = {broker.id for broker in (*metadata.brokers, *metadata.fenced)}
+    ids = set(_by_id(metadata))
     for topic in metadata.topics:
         for partition in topic.partitions:
             ids.update(partition.replicas)
