@@ -16,23 +16,11 @@ import pytest
 from minikafka.local.cluster import LocalCluster
 from minikafka_chaos.record.journal import read_journal
 
+from tests.processes import command_line, processes_with
 from tests.waiting import until_now
 
 MINIKAFKA = (sys.executable, "-m", "minikafka.cli")
 SECONDS_MAX = 90.0
-
-
-def command_lines_with(text: str) -> list[int]:
-    """Processes that name this folder in their command line: brokers do, in the path of their properties."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                if text.encode() in Path(f"/proc/{name}/cmdline").read_bytes():
-                    found.append(int(name))
-            except OSError:
-                continue
-    return found
 
 
 class Running:
@@ -72,7 +60,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
     try:
         yield Running(out)
     finally:
-        for pid in command_lines_with(str(out)):
+        for pid in processes_with(str(out)):
             os.kill(pid, signal.SIGKILL)
 
 
@@ -92,7 +80,7 @@ def test_after_kill_9_of_the_runner_no_process_is_left(running: Running) -> None
     (told,) = running.abort("--out", str(running.out))
     assert (told["runner"], told["left"]) == (None, 0)
     assert running.brokers() == []
-    assert command_lines_with(str(running.out)) == []
+    assert processes_with(str(running.out)) == []
     assert running.verdicts() == ["Aborted"]
     assert running.abort("--out", str(running.out)) == []
 
@@ -102,7 +90,7 @@ def test_a_run_that_goes_on_is_ended_by_its_own_runner(running: Running) -> None
     (told,) = running.abort(str(running.directory))
     running.runner.wait(SECONDS_MAX)
     assert (told["runner"], told["left"]) == (running.runner.pid, 0)
-    assert command_lines_with(str(running.out)) == []
+    assert processes_with(str(running.out)) == []
     assert running.verdicts() == ["Aborted"]
 
 
@@ -130,7 +118,7 @@ def parted(tmp_path: Path) -> Iterator[Running]:
         until_now(lambda: faults_made(running) == {"StoreOutage", "DiskFull", "Cut"}, what="all is broken")
         yield running
     finally:
-        for pid in command_lines_with(str(out)):
+        for pid in processes_with(str(out)):
             os.kill(pid, signal.SIGKILL)
 
 
@@ -141,7 +129,7 @@ def faults_made(running: Running) -> set[str]:
 
 def proxies(running: Running) -> list[int]:
     folder = str(running.directory / "cluster")
-    return [pid for pid in command_lines_with(folder) if b"links.proxy" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in processes_with(folder) if b"links.proxy" in command_line(pid)]
 
 
 @pytest.mark.full
@@ -155,7 +143,7 @@ def test_after_kill_9_of_the_runner_no_proxy_and_no_lock_is_left(parted: Running
         store.rollback()
     store.close()
     parted.abort("--out", str(parted.out))
-    assert command_lines_with(str(parted.out)) == []
+    assert processes_with(str(parted.out)) == []
     assert parted.verdicts() == ["Aborted"]
 
 
@@ -164,7 +152,7 @@ def test_an_abort_in_the_middle_of_faults_leaves_nothing(parted: Running) -> Non
     (told,) = parted.abort(str(parted.directory))
     parted.runner.wait(SECONDS_MAX)
     assert told["left"] == 0
-    assert command_lines_with(str(parted.out)) == []
+    assert processes_with(str(parted.out)) == []
     assert parted.verdicts() == ["Aborted"]
 
 

@@ -16,6 +16,7 @@ import pytest
 from minikafka.local.cluster import LocalCluster
 
 from tests.forms import in_full
+from tests.processes import thread_names
 
 
 class Client:
@@ -178,11 +179,6 @@ def test_bad_client_configuration_is_bad_input(client: Client) -> None:
         assert "no.such" in done.stderr
 
 
-def threads(pid: int) -> list[str]:
-    """The names of a process's threads; librdkafka's begin with `rdk:`."""
-    return [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/comm")]
-
-
 @pytest.mark.parametrize("command", ["produce", "consume"])
 def test_ctrl_c_is_quiet(client: Client, command: str, until: Any) -> None:
     process = subprocess.Popen(
@@ -193,7 +189,7 @@ def test_ctrl_c_is_quiet(client: Client, command: str, until: Any) -> None:
         text=True,
     )
     try:
-        until(lambda: any(name.startswith("rdk:") for name in threads(process.pid)))
+        until(lambda: any(name.startswith("rdk:") for name in thread_names(process.pid)))
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from minikafka_chaos.matrix.trials import Trial, TrialTask, counted, run_trial
 from minikafka_chaos.scenario import library
 
 from tests.forms import in_full
+from tests.processes import children, has_ended
 
 FAULTS = ("leader-killed", "leader-loses-power", "leader-cut-off", "next-leader-dies-too", "leader-left-alone")
 OPEN = "truncation=leader epoch,flush=never,unclean election=off"
@@ -180,7 +180,7 @@ def test_a_matrix_that_was_killed_goes_on_and_ends_the_same(
     started.send_signal(signal.SIGKILL)
     started.wait()
     before = results.read_text().splitlines()
-    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+    while not all(map(has_ended, workers)):
         assert time.monotonic() < deadline, "workers are left"
         time.sleep(0.05)
     assert main(["chaos", "matrix", str(small), "--seeds", "4", "--workers", "1", "--out", str(out), "--json"]) == 0
@@ -188,11 +188,6 @@ def test_a_matrix_that_was_killed_goes_on_and_ends_the_same(
     assert results.read_text().splitlines()[: len(before) - 1] == before[:-1]
     assert resumed == told(capsys, str(small), "--seeds", "4", "--workers", "1", "--out", str(whole))
     assert not (out / "running").exists()
-
-
-def children(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task")
-    return [int(child) for task in os.listdir(tasks) for child in (tasks / task / "children").read_text().split()]
 
 
 @pytest.mark.parametrize(

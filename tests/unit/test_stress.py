@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import children, has_ended
 from tests.waiting import until_now
 
 TOOL = Path(__file__).parents[2] / "tools/stress"
@@ -49,18 +51,9 @@ def start(place: Path, pytest_does: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
 
-def is_there(process: int) -> bool:
-    """Return whether a process runs: not every container's first process takes care of those that have ended."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
 def load_of(tool: int) -> list[int]:
     """The processes below the tool that take processors and disk; in sessions of their own."""
-    below = Path(f"/proc/{tool}/task/{tool}/children").read_text().split()
-    return [int(child) for child in below if os.getsid(int(child)) == int(child)]
+    return [child for child in children(tool) if os.getsid(child) == child]
 
 
 @pytest.mark.slow
@@ -81,7 +74,7 @@ def test_its_load_does_not_outlive_it(place: Path) -> None:
         tool.kill()
     (place / "over").touch()
     try:
-        until_now(lambda: not any(map(is_there, load)))
+        until_now(lambda: all(map(has_ended, load)))
     finally:
-        for process in filter(is_there, load):
+        for process in itertools.filterfalse(has_ended, load):
             os.kill(process, signal.SIGKILL)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.processes import children, has_ended, thread_names
 from tests.unit.verdict_cases import CASES
 from tests.waiting import until_now
 
@@ -47,34 +48,10 @@ def java_of(pid: int) -> list[int]:
     """The JVMs below a process, children before grandchildren."""
     found, level = [], [pid]
     while level:
-        below = [child for parent in level for child in _children(parent)]
-        found += [child for child in below if _name(child) == "java"]
+        below = [child for parent in level for child in children(parent)]
+        found += [child for child in below if "java" in thread_names(child)]
         level = below
     return found
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    except OSError:
-        return []
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return ""
-
-
-def has_ended(process: int | str) -> bool:
-    """Whether a process is gone, or would be if whoever has adopted it did: not the first process of every container does."""
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return True
-    return stat.rpartition(")")[2].split()[0] in "ZX"
 
 
 def until_ended(process: int | str) -> None:

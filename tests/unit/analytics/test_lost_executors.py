@@ -12,6 +12,8 @@ import pytest
 from children import analyse, java_of
 from synthetic_run import write_run
 
+from tests.processes import command_line
+
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 CLUSTER = "local-cluster[2,1,1024]"
@@ -26,14 +28,7 @@ STAGES = (
 
 
 def executors(pid: int) -> list[int]:
-    return [java for java in java_of(pid) if b"CoarseGrainedExecutorBackend" in _command(java)]
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
+    return [java for java in java_of(pid) if b"CoarseGrainedExecutorBackend" in command_line(java)]
 
 
 def report(run: Path, out: Path) -> dict[str, Any]:

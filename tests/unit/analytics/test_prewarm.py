@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from children import DEADLINE_S, has_ended, until_ended
+from children import DEADLINE_S, until_ended
 from minikafka_analytics.commands.prewarm import Analysed, AnalysisFailed, PrewarmedAnalysis
 
+from tests.processes import has_ended
 from tests.waiting import until_now
 
 KIB = 1 << 10
