@@ -8,6 +8,9 @@ the leader epoch lie outside the CRC, so that continuity is all that protects th
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
@@ -15,7 +18,7 @@ from crc32c import crc32c
 from minikafka.log.availability import FSYNC_FAILED
 from minikafka.log.checkpoints import PARTITION_METADATA, parse_whole_number
 from minikafka.log.config import LogConfig
-from minikafka.log.epochs import CHECKPOINT_NAME, LeaderEpochCache
+from minikafka.log.epochs import CHECKPOINT_NAME, UNDEFINED_EPOCH, LeaderEpochCache
 from minikafka.log.errors import CorruptBatch, DataDirRefused, MalformedCheckpoint
 from minikafka.log.filesystem import FileSystem
 from minikafka.log.flushing import Flusher
@@ -27,7 +30,7 @@ from minikafka.log.segments import SegmentList
 from minikafka.log.truncation import RESTART, forget_restart, interrupted_restart
 from minikafka.log.unflushed import parse_tail_name, restore_tails
 from minikafka.log.unflushed_volume import UnflushedVolume
-from minikafka.protocol.records import CRC_START, OFFSET_MAX
+from minikafka.protocol.records import CRC_START, HEADER_BYTES, OFFSET_MAX, BatchHeader
 
 if TYPE_CHECKING:
     from minikafka.log.log import Log
@@ -44,6 +47,9 @@ def parse_segment_name(name: str) -> tuple[int, str] | None:
     return (offset, kind) if offset is not None and offset <= OFFSET_MAX and kind in LOG_FILE_KINDS else None
 
 
+_BASE_OFFSET = attrgetter("base_offset")
+
+
 class LoadedLog(NamedTuple):
     """The parts of a log as its files have them."""
 
@@ -56,7 +62,7 @@ class LoadedLog(NamedTuple):
 
 
 class _EpochsContradicted(Exception):
-    """The epoch checkpoint is not what flushed records say."""
+    """The epoch checkpoint is not what the records say."""
 
 
 class LogLoader:
@@ -95,6 +101,8 @@ class LogLoader:
         self.restored_bytes = 0
         self.unflushed_lost = False
         self.recovered: list[Segment] = []
+        self.last_epoch = UNDEFINED_EPOCH
+        """Of the last batch of the segments so far."""
         self.unsynced: list[str] = []
         """Indexes that were written anew."""
 
@@ -262,12 +270,15 @@ class LogLoader:
 
     def _load_segments(self) -> None:
         segments = self.segments
+        self.last_epoch = UNDEFINED_EPOCH
         first_unsafe = len(segments)
         if not self.clean:
             # One that ends at the recovery point, too: it was completed since, and its indexes may not be on the disk.
             first_unsafe = max([n for n, s in enumerate(segments) if s.base_offset < self.recovery_point], default=0)
         for n in range(len(segments)):
             segment = segments[n]
+            if n == first_unsafe:
+                self._check_epochs(segments[:n])
             if n > 0 and (n >= first_unsafe or not segment.size) and self._gap(segments[n - 1], segment):
                 self._drop_from(n, f"{segment.base_offset} does not continue {segments[n - 1].next_offset}")
                 return
@@ -290,6 +301,7 @@ class LogLoader:
         except (CorruptIndex, CorruptBatch) as error:
             self.notes.append(f"{error}: segment recovered")
             return self._recover(segment)
+        self.last_epoch = self.epochs.epoch_for_offset(segment.next_offset - 1)
         return True
 
     def _recover(self, segment: Segment) -> bool:
@@ -299,7 +311,7 @@ class LogLoader:
         epochs, size = self.epochs, segment.data.size
         batches = segment.scan()
         segment.reset()
-        last_epoch = -1
+        last_epoch = self.last_epoch
         for _, header, batch in batches:
             base, epoch = header.base_offset, header.partition_leader_epoch
             if (
@@ -314,42 +326,48 @@ class LogLoader:
                 epochs.assign(epoch, base)
             last_epoch = epoch
             segment.note(header.size, header.last_offset, header.max_timestamp)
+        self.last_epoch = last_epoch
         end = segment.size
         if end < size:
-            self._trust_flushed(segment, last_epoch)
             self.truncated_bytes += size - end
             self.notes.append(f"{segment.path}: cut from {size} to {end} bytes, offset {segment.next_offset}")
             segment.truncate(end, segment.next_offset)
         return end == size
 
-    def _trust_flushed(self, segment: Segment, last_epoch: int) -> None:
-        """Raises _EpochsContradicted when not the records behind the last valid one are damaged, but the checkpoint.
+    def _check_epochs(self, segments: Sequence[Segment]) -> None:
+        """Compare the epoch checkpoint with the records of segments that are not read whole: where each epoch begins and ends.
 
-        What a power loss has torn may still look like a checkpoint. One damaged header contradicts it once; two flushed batches
-        in a row, whole and of epochs that do not fall, are believed.
+        A power loss may have torn what was written since the last flush so that it still looks like a checkpoint. Raises
+        _EpochsContradicted.
         """
-        expected, epochs = segment.next_offset, []
-        for _, header, batch in segment.scan(segment.size):
-            base, epoch = header.base_offset, header.partition_leader_epoch
-            if base != expected or header.last_offset >= self.recovery_point or crc32c(batch[CRC_START:]) != header.crc:
-                return
-            if epoch < last_epoch or self._epoch_fits(epoch, base, last_epoch):
-                return
-            epochs.append(epoch)
-            if len(epochs) == 2:
-                raise _EpochsContradicted(f"flushed records from {segment.next_offset} on have epoch {epochs[0]}")
-            expected, last_epoch = header.next_offset, epoch
+        if self.config.compact or not segments:
+            return  # a compacted log need not have these batches any more
+        start, end = max(segments[0].base_offset, self.log_start_offset), segments[-1].next_offset
+        begins = [offset for _, offset in self.epochs.entries if start < offset < end]
+        for offset in (start, *(each + n for each in begins for n in (-1, 0)), end - 1):
+            known, batch = self.epochs.epoch_for_offset(offset), _batch_at(segments, offset)
+            if known != UNDEFINED_EPOCH and batch is not None and batch.partition_leader_epoch != known:
+                raise _EpochsContradicted(f"offset {offset} is of epoch {batch.partition_leader_epoch}, not {known}")
 
     def _epoch_fits(self, epoch: int, offset: int, last_epoch: int) -> bool:
         """Whether a batch may have this epoch: what the checkpoint says, or later than all it knows.
 
-        The checkpoint is written before the first batch of an epoch, but fsynced only with the next flush, so a power
-        loss may have taken its newest entries; it never lags behind what was flushed.
+        The checkpoint is written before the first batch of an epoch, but fsynced only with the next flush. So a power loss may
+        have taken its newest entries; or it has torn the last one, whose epoch then seems to begin elsewhere. Raises
+        _EpochsContradicted for that. Any other epoch is damage: it lies outside the CRC.
         """
-        if epoch < last_epoch or epoch < -1:
+        if epoch < last_epoch or epoch < UNDEFINED_EPOCH:
             return False
-        known = self.epochs.epoch_for_offset(offset)
-        return known in (-1, epoch) or epoch > self.epochs.latest
+        epochs = self.epochs
+        known = epochs.epoch_for_offset(offset)
+        if known == UNDEFINED_EPOCH or epoch > epochs.latest:
+            return True
+        goes_on = epoch == last_epoch
+        if known == epoch and (goes_on or self.config.compact or epochs.start_offset_of(epoch) == offset):
+            return True
+        if epoch in (last_epoch, known, epochs.latest):
+            raise _EpochsContradicted(f"epoch {epoch} {'goes on' if goes_on else 'begins'} at offset {offset}")
+        return False
 
     def _drop_from(self, n: int, reason: str) -> None:
         while len(self.segments) > n:
@@ -357,3 +375,12 @@ class LogLoader:
             self.recovered = [each for each in self.recovered if each is not segment]
             self.truncated_bytes += segment.size
             self.notes.append(f"{segment.path}: deleted, {reason}")
+
+
+def _batch_at(segments: Sequence[Segment], offset: int) -> BatchHeader | None:
+    """Return the batch that holds an offset, or None where there is none."""
+    segment = segments[bisect_right(segments, offset, key=_BASE_OFFSET) - 1]
+    try:
+        return next((found.header for found in segment.walk(segment.locate(offset), HEADER_BYTES)), None)
+    except CorruptBatch:
+        return None

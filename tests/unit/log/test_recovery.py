@@ -226,13 +226,6 @@ class TestEpochs:
         assert contents(log) == batches
         assert any("rebuilt" in note for note in log.recovery.notes)
 
-    def test_an_old_batch_where_the_checkpoint_knows_a_newer_epoch_is_cut(self) -> None:
-        """A truncation that a power loss undid must not pass for the batch that replaced it."""
-        fs, batches = three_batches()
-        fs.write_atomic(f"{DIR}/{CHECKPOINT_NAME}", b"0\n2\n0 0\n5 2\n")
-        log = open_log(fs, clean=False)
-        assert contents(log) == batches[:1]
-
     def test_batches_before_the_first_known_epoch_are_kept(self) -> None:
         fs, batches = three_batches()
         fs.write_atomic(f"{DIR}/{CHECKPOINT_NAME}", b"0\n1\n4 4\n")
@@ -464,22 +457,44 @@ def test_epochs_are_whole_again_only_when_the_indexes_are() -> None:
     assert (again.log_end_offset, again.epochs.entries) == (36, [EpochEntry(0, 0)])
 
 
-def test_a_torn_epoch_checkpoint_that_looks_whole_takes_no_flushed_records() -> None:
-    """Of `1 36` a torn sector left `1 3`: two flushed batches in a row show it. One damaged header is cut as before."""
-    fs, log = filled(0)
-    for n in range(4):
-        log.append_as_leader(batch(2), 0, NOW_MS + n)
+@pytest.mark.parametrize("recovery_point", [0, 12, 36], ids="from_{}".format)
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 200])
+@pytest.mark.parametrize(
+    "torn",
+    [b"0 0\n1 1\n", b"0 0\n1 3\n", b"0 0\n1 6\n", b"0 0\n1 14\n", b"0 0\n1 19\n", b"0 0\n1 33\n", b"0 0\n1 99\n"],
+)
+def test_a_torn_epoch_checkpoint_that_looks_whole(torn: bytes, segment_bytes: int, recovery_point: int) -> None:
+    """Of `1 15` a torn sector left another number. Records tell, whether they are read whole or lie below the recovery point."""
+    config = LogConfig(segment_bytes=segment_bytes)
+    fs, log = filled(5, config)
+    log.assign_epoch(1, 15)
+    for n in range(7):
+        log.append_as_leader(batch(3), 1, NOW_MS + n)
     log.flush()
     whole = contents(log)
+    assert log.log_end_offset == 36
     fs.kill()
-    fs.write_atomic(f"{DIR}/{CHECKPOINT_NAME}", b"0\n2\n0 0\n1 2\n")
-    fs.open_append(FIRST).append(b"torn")
-    damaged = copy_of(fs)
-    log = open_log(fs, clean=False, recovery_point=8)
+    fs.write_atomic(f"{DIR}/{CHECKPOINT_NAME}", b"0\n2\n" + torn)
+    log = open_log(fs, config, clean=False, recovery_point=recovery_point)
     assert contents(log) == whole
-    assert [entry.start_offset for entry in log.epochs.entries] == [0]
-    assert any("flushed records from 2 on have epoch 0" in note for note in log.recovery.notes)
+    assert log.epochs.entries == [(0, 0), (1, 15)]
     assert_sound(fs, log)
-    assert contents(open_log(damaged, clean=False, recovery_point=4)) == whole[:1], (
-        "of one nobody knows which is damaged"
-    )
+    fs.kill()
+    assert open_log(fs, config, clean=False, recovery_point=36).epochs.entries == [(0, 0), (1, 15)]
+
+
+@pytest.mark.parametrize(("start", "checkpoint"), [(0, b"0 0\n1 14\n2 30\n"), (21, b"1 2\n2 3\n")])
+def test_a_checkpoint_that_is_wrong_elsewhere(start: int, checkpoint: bytes) -> None:
+    """In an earlier epoch, or where the last one seems to cover the log's start."""
+    config = LogConfig(segment_bytes=200 if start else 1 << 20)
+    fs, log = filled(5, config)
+    for epoch in (1, 2):
+        log.assign_epoch(epoch, log.log_end_offset)
+        for n in range(5):
+            log.append_as_leader(batch(3), epoch, NOW_MS + n)
+    log.flush()
+    fs.kill()
+    fs.write_atomic(f"{DIR}/{CHECKPOINT_NAME}", b"0\n%d\n" % checkpoint.count(b"\n") + checkpoint)
+    opened = open_log(fs, config, clean=False, recovery_point=45, log_start_offset=start)
+    assert opened.epochs.entries == [*([] if start else [(0, 0)]), (1, start or 15), (2, 30)]
+    assert (opened.log_start_offset, opened.log_end_offset) == (start, 45)
