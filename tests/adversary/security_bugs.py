@@ -91,7 +91,7 @@ SECURITY = (
     Bug("p23", "who hangs up when its token is refused leaves no trace", "31 item 1", "server/authentication.py",
         "        if (refusal := self._unheard()) is not None:\n", "        if (refusal := None) is not None:\n",
         (TOKEN_LOGIN,)),
-    Bug("p24", "unknown keys have an issuer asked all the time", "KIP-768", "server/token_keys.py",
+    Bug("p24", "unknown keys have an issuer asked all the time", "KIP-768", "server/key_set_address.py",
         "        await asyncio.sleep(max(settings.retry_seconds_max - since, 0))\n", "        del since\n",
         ("tests/unit/server/test_token_keys.py",)),
     Bug("p25", "after a bad token another is looked at", "RFC 7628", "security/sasl_server.py",

@@ -219,7 +219,12 @@ class ControllerRole:
             writer.close()
         except ConnectionRefusedError:
             self._ask(self.term.connection_refused(broker_id))
-        except (OSError, TimeoutError, ValueError, OverflowError):  # the last two: what was registered is no name, or no port
+        except (
+            OSError,
+            TimeoutError,
+            ValueError,
+            OverflowError,
+        ):  # the last two: what was registered is no name, or no port
             pass
 
     async def _renew_loop(self) -> None:
