@@ -9,7 +9,6 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -24,18 +23,17 @@ from tests.e2e.kubectl import Kubectl, eventually
 from tests.e2e.load import under_load
 from tests.e2e.machine import image, say
 from tests.e2e.objects import Object
+from tests.e2e.prometheus import BROKERS_UP, SEEN_SECONDS_MAX, ask, firing_alerts, scraping
 from tests.integration.monitoring.prometheus import expressions, filled_in
 
 pytestmark = pytest.mark.journeys
 
 CHART = charts.ROOT / "charts/minikafka-monitoring"
 DASHBOARDS = {path.stem: json.loads(path.read_text()) for path in sorted(CHART.glob("files/dashboards/*.json"))}
-RELEASE = "prometheus"
 UNDER_REPLICATED = "MinikafkaUnderReplicatedPartitions"
 TOPIC, WATCHED = "measured", "watched"
 PARTITIONS = 3
 HEAL_SECONDS_MAX = 360
-SEEN_SECONDS_MAX = 360
 SCRAPED_AFTER_SECONDS = 3
 """The last state is in Prometheus once two more scrapes have been made."""
 
@@ -43,31 +41,8 @@ SCRAPED_AFTER_SECONDS = 3
 @pytest.fixture(scope="module")
 def prometheus(shared_cluster: BrokerCluster, programs: Path) -> Iterator[Kubectl]:
     """The chart minikafka-monitoring beside the shared cluster; kubectl on its namespace."""
-    kubectl = shared_cluster.kubectl
-    values = {
-        "mode": "plain",
-        "clusters": [{"name": shared_cluster.name, "namespace": kubectl.namespace}],
-        "scrapeInterval": "1s",
-        "prometheus": {"image": charts.image(image("prometheus"))},
-    }
-    charts.install(programs, kubectl, RELEASE, "minikafka-monitoring", values)
-    try:
-        kubectl(
-            "rollout",
-            "status",
-            f"deployment/{RELEASE}",
-            f"--timeout={SEEN_SECONDS_MAX}s",
-            timeout=SEEN_SECONDS_MAX + 10,
-        )
-        eventually(
-            lambda: _ask(kubectl, 'up{job="minikafka-brokers"} == 1'),
-            lambda series: len(series) == 3,
-            seconds=SEEN_SECONDS_MAX,  # a name that was asked for too early is unknown for as long as DNS remembers that
-            what="Prometheus scrapes three brokers",
-        )
-        yield kubectl
-    finally:
-        charts.uninstall(programs, kubectl, RELEASE)
+    with scraping(programs, shared_cluster.kubectl, shared_cluster.name):
+        yield shared_cluster.kubectl
 
 
 @pytest.fixture(scope="module")
@@ -95,26 +70,11 @@ def run(shared_cluster: BrokerCluster, prometheus: Kubectl, tmp_path_factory: py
     return folder
 
 
-def _ask(kubectl: Kubectl, query: str) -> list[Object]:
-    return list(_api(kubectl, f"query?query={quote(query)}")["result"])
-
-
-def _api(kubectl: Kubectl, path: str) -> Object:
-    """What Prometheus answers, through the API server: nothing else of the pods' network is reached from here."""
-    service = f"/api/v1/namespaces/{kubectl.namespace}/services/{RELEASE}:http/proxy"
-    data: Object = json.loads(kubectl.objects.raw(f"{service}/api/v1/{path}"))["data"]
-    return data
-
-
-def _firing(kubectl: Kubectl) -> set[str]:
-    return {each["labels"]["alertname"] for each in _api(kubectl, "alerts")["alerts"] if each["state"] == "firing"}
-
-
 @pytest.mark.full
 def test_prometheus_has_every_replica_of_every_partition(prometheus: Kubectl, run: Path) -> None:
     def by_partition() -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for series in _ask(prometheus, f'minikafka_high_watermark{{topic="{TOPIC}"}}'):
+        for series in ask(prometheus, f'minikafka_high_watermark{{topic="{TOPIC}"}}'):
             found.setdefault(series["metric"]["partition"], []).append(series["value"][1])
         return found
 
@@ -128,7 +88,7 @@ def test_prometheus_has_every_replica_of_every_partition(prometheus: Kubectl, ru
         what=f"three replicas of each of {PARTITIONS} partitions, which agree at rest",
     )
     say(f"minikafka_high_watermark, by partition, on three replicas each: {values}")
-    assert len(_ask(prometheus, 'up{job="minikafka-brokers"} == 1')) == 3
+    assert len(ask(prometheus, BROKERS_UP)) == 3
 
 
 @pytest.mark.full
@@ -194,7 +154,7 @@ def _create_topic(cluster: BrokerCluster, name: str) -> None:
 
 def _wait_for_alert(prometheus: Kubectl, *, firing: bool) -> None:
     eventually(
-        lambda: UNDER_REPLICATED in _firing(prometheus),
+        lambda: UNDER_REPLICATED in firing_alerts(prometheus),
         lambda found: found == firing,
         seconds=SEEN_SECONDS_MAX,
         what=f"{UNDER_REPLICATED} {'fires' if firing else 'is quiet'}",
@@ -208,7 +168,7 @@ def test_dashboards_have_data_under_load(shared_cluster: BrokerCluster, promethe
     with under_load(shared_cluster.bootstrap, WATCHED, tmp_path / "watched") as load:
         load.wait_for_acknowledged(500, seconds=SEEN_SECONDS_MAX)
         eventually(
-            lambda: [each for each in asked if not _ask(prometheus, each)],
+            lambda: [each for each in asked if not ask(prometheus, each)],
             lambda missing: not missing,
             seconds=SEEN_SECONDS_MAX,
             what=f"all of {len(asked)} expressions have data",

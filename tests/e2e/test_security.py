@@ -23,10 +23,11 @@ from tests.e2e.kubectl import Kubectl, KubectlError, condition, eventually
 from tests.e2e.machine import image, say
 from tests.e2e.manifest import manifest
 from tests.e2e.objects import Object
+from tests.e2e.prometheus import BROKERS_UP, ask, scraping
 
 pytestmark = pytest.mark.full
 
-EXAMPLE = Path(__file__).parents[2] / "docs/guide/examples/secured.yaml"
+EXAMPLES = Path(__file__).parents[2] / "docs/guide/examples"
 GRACE_SECONDS = 150
 """Of each step of a renewal. A kubelet brings a changed Secret within some two minutes."""
 RENEWED_SECONDS_MAX = 4 * GRACE_SECONDS + 600
@@ -45,7 +46,7 @@ def secret(kubectl: Kubectl, name: str) -> dict[str, str]:
 @pytest.fixture
 def secured(broker_cluster: Callable[[str], BrokerCluster]) -> Iterator[BrokerCluster]:
     """The cluster and the users of the example."""
-    cluster, *users = yaml.safe_load_all(EXAMPLE.read_text())
+    cluster, *users = yaml.safe_load_all((EXAMPLES / "secured.yaml").read_text())
     found = broker_cluster(cluster["metadata"]["name"])
     found.kubectl.apply(*users)  # they may well come first
     took = found.up({**cluster["spec"], **WORKLOAD, "clusterCa": TERMS, "clientsCa": TERMS})
@@ -56,15 +57,23 @@ def secured(broker_cluster: Callable[[str], BrokerCluster]) -> Iterator[BrokerCl
 
 
 class Inside:
-    """A pod with the cluster's certificates in it, and Kafka's properties for a user."""
+    """A pod with the cluster's certificates in it, or with the token of a service account, and Kafka's properties for a user."""
 
-    def __init__(self, kubectl: Kubectl, bootstrap: str) -> None:
+    def __init__(self, kubectl: Kubectl, bootstrap: str, account: str = "") -> None:
         self.kubectl = kubectl
         self.bootstrap = bootstrap
         pod: Object = yaml.safe_load(manifest("client.yaml", image=image("chaos")))
         mounts = pod["spec"]["containers"][0]["volumeMounts"]
-        for name, found in (("ca", "demo-cluster-ca-cert"), ("metrics", "demo-metrics-access")):
-            pod["spec"]["volumes"].append({"name": name, "secret": {"secretName": found}})
+        if account:
+            pod["spec"]["serviceAccountName"] = account
+            token: Object = {"serviceAccountToken": {"path": "token", "audience": "demo", "expirationSeconds": 3600}}
+            ca: Object = {"secret": {"name": "demo-cluster-ca-cert", "items": [{"key": "ca.crt", "path": "ca.crt"}]}}
+            volumes: dict[str, Object] = {account: {"projected": {"sources": [token, ca]}}}
+        else:
+            names = {"ca": "demo-cluster-ca-cert", "metrics": "demo-metrics-access"}
+            volumes = {name: {"secret": {"secretName": found}} for name, found in names.items()}
+        for name, volume in volumes.items():
+            pod["spec"]["volumes"].append({"name": name, **volume})
             mounts.append({"name": name, "mountPath": f"/{name}", "readOnly": True})
         kubectl.apply(pod)
         kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=240s")
@@ -78,7 +87,10 @@ class Inside:
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": "/ca/ca.crt",
         }
-        text = "".join(f"{key}={value}\n" for key, value in lines.items())
+        self.configure("".join(f"{key}={value}\n" for key, value in lines.items()))
+
+    def configure(self, text: str) -> None:
+        """From now on with these properties."""
         self.kubectl("exec", "--stdin", "client", "--", "sh", "-c", "cat >/tmp/client.properties", stdin=text)
 
     def run(self, *arguments: str, stdin: str | None = None, bootstrap: str = "", known: bool = True) -> str:
@@ -168,10 +180,52 @@ def test_two_users_by_kubectl_alone(secured: BrokerCluster) -> None:
     assert "PRIVATE KEY" not in told
 
 
+def test_a_service_account_logs_in_by_its_token(broker_cluster: Callable[[str], BrokerCluster]) -> None:
+    """What the guide says, with the kubelet's token and the keys of this Kubernetes."""
+    cluster, account, user = yaml.safe_load_all((EXAMPLES / "tokens.yaml").read_text())
+    found = broker_cluster(cluster["metadata"]["name"])
+    kubectl = found.kubectl
+    name = account["metadata"]["name"]
+    user["spec"]["userName"] = f"system:serviceaccount:{kubectl.namespace}:{name}"
+    keys = kubectl.objects.raw("/openid/v1/jwks")
+    issuer = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "issuer"}, "data": {"jwks.json": keys}}
+    stranger = {**account, "metadata": {"name": "stranger"}}
+    kubectl.apply(issuer, account, stranger, user)
+    found.up({**cluster["spec"], **WORKLOAD})
+    kubectl("wait", "--for=condition=Ready", f"mku/{name}", f"--timeout={SOON_SECONDS}s", timeout=400)
+    properties = _block_with((EXAMPLES.parent / "security-on-kubernetes.md").read_text(), "sasl.mechanism=OAUTHBEARER")
+    bootstrap = found.status["bootstrap"]["internal"]
+    client = Inside(kubectl, bootstrap, account=name)
+    client.configure(properties)
+    client.run("topic", "create", "orders-1")
+    client.run("produce", "orders-1", stdin="one\n")
+    group = ("--group", "orders-readers", "--from-beginning")
+    read = client.run("consume", "orders-1", *group, "--max-messages", "1", "--timeout", "60")
+    assert read.split() == ["one"]
+    assert "AUTHORIZATION" in client.refused("topic", "create", "elsewhere").upper()
+    assert client.refused("topic", "list", known=False)
+
+    kubectl.delete("pod", "client")
+    other = Inside(kubectl, bootstrap, account="stranger")
+    other.configure(properties.replace(f"/{name}/", "/stranger/"))
+    assert other.run("topic", "list").split() == [], "who is let in and is no user sees nothing"
+    assert "AUTHORIZATION" in other.refused("topic", "create", "orders-2").upper()
+
+
+def _block_with(page: str, line: str) -> str:
+    """The block of a page that has this line."""
+    (found,) = [each.partition("\n")[2] for each in page.split("```") if f"\n{line}\n" in each]
+    return found
+
+
+NOT_COUNTED = "-1"
+
+
 class CarefulClient:
     """A producer outside that reads its certificates anew when they change, as a service with mounted Secrets would.
 
-    It sends on meanwhile: the next one takes over once it knows its brokers, so that a pause is the cluster's and not its own.
+    It sends on meanwhile: the next one takes over once it has sent something to each partition, so that a pause is the cluster's
+    and not its own. librdkafka waits for half a second before it asks again for a producer id.
     """
 
     def __init__(self, cluster: BrokerCluster, user: str, topic: str, folder: Path) -> None:
@@ -223,7 +277,9 @@ class CarefulClient:
 
     def _connected(self) -> Producer:
         producer = Producer({**self.settings(), "acks": "all", "enable.idempotence": True, "linger.ms": 5})
-        producer.list_topics(self.topic, timeout=SOON_SECONDS)
+        for partition in range(3):
+            producer.produce(self.topic, NOT_COUNTED, partition=partition)
+        assert producer.flush(SOON_SECONDS) == 0
         return producer
 
     def _send_all(self) -> None:
@@ -319,9 +375,17 @@ LOAD: Object = {
 }
 
 
+@pytest.fixture
+def prometheus(secured: BrokerCluster, programs: Path) -> Iterator[None]:
+    """One that scrapes the secured cluster's metrics."""
+    with scraping(programs, secured.kubectl, secured.name, secured=True):
+        yield
+
+
+@pytest.mark.usefixtures("prometheus")
 def test_both_authorities_are_renewed_under_load(secured: BrokerCluster, tmp_path: Path) -> None:
-    """With the token of metrics. Nothing acknowledged is lost, nothing is refused, and no pod is replaced. The longest pause is
-    printed."""
+    """With the token of metrics. Nothing acknowledged is lost, nothing is refused, no pod is replaced, and Prometheus scrapes on.
+    The longest pause is printed."""
     kubectl = secured.kubectl
     kubectl.apply(CAROL, LOAD)
     kubectl("wait", "--for=condition=Ready", "mku/carol", "mkt/load-1", f"--timeout={SOON_SECONDS}s", timeout=400)
@@ -350,6 +414,8 @@ def test_both_authorities_are_renewed_under_load(secured: BrokerCluster, tmp_pat
         what = "the old token of metrics counts no more"
         eventually(lambda: reader.metrics_status(token), lambda now: now == 401, seconds=SOON_SECONDS, what=what)
         assert reader.metrics_status(secret(kubectl, "demo-metrics-access")["token"]) == 200
+        what = "Prometheus scrapes three brokers, with the new token and CA"
+        eventually(lambda: ask(kubectl, BROKERS_UP), lambda up: len(up) == 3, seconds=SOON_SECONDS, what=what)
         # Brokers that connect to each other anew do so with what they have now.
         restarts = secured.restarts(0)
         secured.kill_container(0)
