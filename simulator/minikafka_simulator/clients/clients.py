@@ -8,7 +8,7 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import BatchHeader
 from minikafka.protocol.types import TopicPartition
 
-from minikafka_simulator.clients.log_reader import LogReader, Parted
+from minikafka_simulator.clients.log_reader import Bounds, Found, LogReader, Parted, Reading
 from minikafka_simulator.clients.metadata_client import Client
 from minikafka_simulator.clients.sequence_numbers import OUT_OF_SEQUENCE, SequenceNumbers
 from minikafka_simulator.clients.wrong_batches import as_sent
@@ -117,48 +117,39 @@ class Producer(Client):
         self.world.scheduler.at(TIMEOUT, again)
 
 
-class Consumer(LogReader):
-    """Reads one partition from the start, with the fencing of KIP-320, and tells the checker what it saw."""
+class CheckedReading(Reading):
+    """From the start, with the fencing of KIP-320: the checker is told what readers see."""
 
-    world: CheckedCluster
     fetch_bytes = 2000
     timeout_s = unled_s = 0.4
 
-    def __init__(self, world: CheckedCluster, tp: TopicPartition) -> None:
-        super().__init__(world, tp)
-        world.scheduler.at(0.5, self.poll)
+    def __init__(self, world: CheckedCluster) -> None:
+        self._random = world.random
+        self._checks = world.checker.clients
 
-    def _pause(self) -> float:
-        return self.world.random.uniform(0.02, 0.2)
+    def pause_s(self, raw: bytes | None) -> float:
+        del raw
+        return self._random.uniform(0.02, 0.2)
 
-    def refused(self, error: ErrorCode, parted: Parted | None) -> float:
+    def given(self, reader: LogReader, header: BatchHeader) -> None:
+        self._checks.given(reader.tp, reader.position, header.last_offset)
+
+    def took(self, reader: LogReader, found: Found) -> None:
+        header, record = found.header, found.record
+        identity = (header.partition_leader_epoch, header.crc, found.place)
+        self._checks.consumed(reader.tp, reader.position, record.offset, (record.value or b"").decode(), identity)
+
+    def refused(self, reader: LogReader, error: ErrorCode, parted: Parted | None) -> None:
+        number, position = reader.number, reader.position
+
+        def take(bounds: Bounds) -> None:
+            if reader.is_current(number):
+                reader.put(self._checks.out_of_range(reader.tp, position, bounds[0]))
+
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._ask_bounds()
+            reader.ask_bounds(take, reader.asked)
         elif parted is not None:
-            checks = self.world.checker.clients
-            self.position, self.last_epoch = checks.parted(self.tp, self.position, *parted)
-        return self._pause()
-
-    def _ask_bounds(self) -> None:
-        """What a client does whose position is out of range: it asks for the ends of the log."""
-        number, position, (leader, leader_epoch) = self.number, self.position, self.asked
-
-        def answered(answer: Any) -> None:
-            if self.is_current(number):
-                start, _, _ = answer
-                self.put(self.world.checker.clients.out_of_range(self.tp, position, start))
-
-        self.world.network.request(leader, self.bounds(leader_epoch), answered)
-
-    def given(self, header: BatchHeader) -> None:
-        self.world.checker.clients.given(self.tp, self.position, header.last_offset)
-
-    def took(self, raw: bytes) -> float:
-        for header, index, record in self.read(raw):
-            identity = (header.partition_leader_epoch, header.crc, index)
-            value = (record.value or b"").decode()
-            self.world.checker.clients.consumed(self.tp, self.position, record.offset, value, identity)
-        return self._pause()
+            reader.position, reader.last_epoch = self._checks.parted(reader.tp, position, *parted)
 
 
 class EndOffsetWatcher(Client):

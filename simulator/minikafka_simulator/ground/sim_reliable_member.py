@@ -14,7 +14,6 @@ from minikafka.protocol.errors import ErrorCode, is_retriable
 from minikafka.protocol.records import Record
 from minikafka.protocol.types import TopicPartition
 from minikafka.reliability.dead_letters import DeadLetter, KnownLetters, dead_letter_topic, home
-from minikafka.reliability.record import ConsumedRecord
 from minikafka.reliability.work import Attempt, DeadLetterNotWritten, Work, WriteDeadLetter
 from minikafka_chaos.load.clients import GroupSettings
 from minikafka_chaos.load.dead_letters import (
@@ -31,6 +30,7 @@ from minikafka_chaos.load.load import unique_part
 from minikafka_simulator.clients.group_client import RETRY_S, TIMEOUT_S
 from minikafka_simulator.clients.log_reader import LogPosition
 from minikafka_simulator.clients.sequence_numbers import SequenceNumbers
+from minikafka_simulator.ground.reading import consumed
 from minikafka_simulator.ground.sim_member import FETCH_BYTES, POLL_S, SimMember
 from minikafka_simulator.machine.network import Reply
 
@@ -136,7 +136,7 @@ class SimReliableMember(SimMember):
 
     def _work_on(self, place: LogPosition, records: list[Record]) -> None:
         for record in records:
-            self._work.fetched(_consumed(place.tp, record))
+            self._work.fetched(consumed(place.tp, record))
         self._paused.update(self._work.to_pause())
         self.go_on()
 
@@ -225,7 +225,7 @@ class SimReliableMember(SimMember):
                 self._again(letter, "dead letters could not be read")
                 return
             for _, _, record in place.read(raw):
-                self._known_letters.take(_consumed(place.tp, record))
+                self._known_letters.take(consumed(place.tp, record))
             self._read_letters(letter, place, high)
 
         lost = lambda: self._again(letter, "dead letters could not be read")  # noqa: E731
@@ -257,7 +257,3 @@ class SimReliableMember(SimMember):
         dead = DeadLetter(step.record, self.group, step.error, step.attempts)
         record = Record(0, self.world.now_ms, step.record.key, step.record.value, dead.headers())
         return self._numbers[letter.place].build([record])
-
-
-def _consumed(tp: TopicPartition, record: Record) -> ConsumedRecord:
-    return ConsumedRecord(tp, record.offset, record.timestamp, record.key, record.value, tuple(record.headers))

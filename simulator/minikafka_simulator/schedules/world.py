@@ -22,7 +22,8 @@ from minikafka_simulator.checks.checker import Checker
 from minikafka_simulator.checks.group_checks import SHARED
 from minikafka_simulator.checks.isr_checks import UNCLEAN_ELECTION
 from minikafka_simulator.clients.api_prober import ApiProber
-from minikafka_simulator.clients.clients import Consumer, EndOffsetWatcher, Producer
+from minikafka_simulator.clients.clients import CheckedReading, EndOffsetWatcher, Producer
+from minikafka_simulator.clients.log_reader import LogReader
 from minikafka_simulator.clients.members import GroupMember
 from minikafka_simulator.clients.passing import PassingProducer
 from minikafka_simulator.clients.pipelining import PipelinedProducer
@@ -141,7 +142,7 @@ class World(FaultyCluster):
         self.topic = [TopicPartition("t", i) for i in range(random.choice((1, 1, 2)))]
         self.producers: list[Producer | PipelinedProducer] = []
         self.pipelining = None
-        self.consumers: list[Consumer] = []
+        self.consumers: list[LogReader] = []
         self.note(f"seed {seed}: {count} brokers, {len(self.topic)} partitions, min ISR {self.min_isr}")
         for broker in self.brokers.values():
             broker.start()
@@ -228,7 +229,8 @@ class World(FaultyCluster):
             for acks in (-1, -1, 1):
                 number += 1
                 self.producers.append(Producer(self, number, tp, acks))
-            self.consumers.append(Consumer(self, tp))
+            self.consumers.append(LogReader(self, tp, CheckedReading(self)))
+            self.scheduler.at(0.5, self.consumers[-1].poll)
             EndOffsetWatcher(self, tp)
         if self.pipelined:
             self.pipelining = PipelinedProducer(self, number + 1, self.topic)
