@@ -1,17 +1,20 @@
-"""Clients of the simulation: idempotent producers, a consumer that follows the log, a watcher of end offsets."""
+"""Clients of random schedules: what producers send and when, readers whom the checker follows, a watcher of end offsets."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from random import Random
 from typing import TYPE_CHECKING, Any
 
+from minikafka.log.producer_state import BATCHES_RETAINED
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import BatchHeader
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_simulator.clients.log_reader import Bounds, Found, LogReader, Parted, Reading
 from minikafka_simulator.clients.metadata_client import Client
-from minikafka_simulator.clients.sequence_numbers import OUT_OF_SEQUENCE, SequenceNumbers
-from minikafka_simulator.clients.wrong_batches import as_sent
+from minikafka_simulator.clients.producer import Outgoing, Producer, Sending, SentBatch
+from minikafka_simulator.clients.wrong_batches import as_sent, spoiled
 from minikafka_simulator.machine.network import Reply
 
 if TYPE_CHECKING:
@@ -20,101 +23,109 @@ if TYPE_CHECKING:
 
 RETRY = 0.05
 TIMEOUT = 0.8
+LOST_ANSWERS = 0.03
+"""The share of answers that do not reach who sends in bursts, though the broker lives."""
 
 
-class Producer(Client):
-    """Sends unique values to one partition, one batch in flight, with sequence numbers; retries until it is answered."""
+class CheckedSending(Sending):
+    """Unique values; the checker is told what comes of them."""
 
-    world: CheckedCluster
+    timeout_s = TIMEOUT
+    backoff_s = hurry_s = RETRY
 
-    def __init__(self, world: CheckedCluster, producer_id: int, tp: TopicPartition, acks: int) -> None:
-        super().__init__(world)
-        self.producer_id = producer_id
-        self.tp = tp
-        self.acks = acks
-        self.numbers = SequenceNumbers(producer_id)
-        self.made = 0
-        self.order = 0
-        """The number of the last batch."""
-        self.stopped = False
-        self.batch: bytes | None = None
-        self.crc = 0
-        """Of the last batch."""
-        self.values: list[str] = []
-        self._attempt = 0
-        world.scheduler.at(world.random.uniform(0.3, 0.6), self.next)
+    def __init__(self, world: CheckedCluster, random: Random, prefix: str) -> None:
+        self._world = world
+        self._checks = world.checker.clients
+        self._random = random
+        self._prefix = prefix
+        self._made = 0
 
-    @property
-    def idle(self) -> bool:
-        return self.batch is None
+    def begin(self, producer: Producer) -> None:
+        self._producer = producer
+        self._world.scheduler.at(self._random.uniform(0.3, 0.6), self.next)
 
     def next(self) -> None:
-        """Begin the next batch."""
-        if self.stopped:
+        """Make what is sent next."""
+        raise NotImplementedError
+
+    def new_records(self, count: int) -> list[Outgoing]:
+        values = [f"{self._prefix}{self._made + i}" for i in range(count)]
+        self._made += count
+        return [Outgoing(value, None, value.encode()) for value in values]
+
+    def made(self, batch: SentBatch) -> None:
+        self._checks.sent(batch)
+
+    def as_sent(self, batch: SentBatch) -> bytes:
+        return as_sent(batch.data, batch.order)
+
+    def reached(self, broker: SimBroker, batch: SentBatch) -> bool:
+        return self._world.checker.leads(broker.id, batch.tp)
+
+    def taken(self, batch: SentBatch, crc: int, offset: int) -> None:
+        self._checks.answered(batch, crc, offset)
+
+    def begins_anew(self, unanswered: Sequence[SentBatch], error: ErrorCode, by_leader: bool) -> None:
+        self._checks.begins_anew(unanswered[0], error.name, by_leader)
+        for batch in unanswered:
+            self._checks.sent_again.update(batch.values)
+
+    def acknowledged(self, batch: SentBatch, offset: int) -> None:
+        self._checks.acknowledged(batch, batch.crc, offset)
+
+
+class OneByOne(CheckedSending):
+    """To one partition, the next batch some time after the one before was acknowledged."""
+
+    hurry_s = 0.0
+
+    def __init__(self, world: CheckedCluster, number: int, acks: int) -> None:
+        super().__init__(world, world.random, f"p{number}-")
+        self.acks = acks
+
+    def next(self) -> None:
+        producer = self._producer
+        if not producer.stopped:
+            count = 1 if self._random.random() < 0.8 else self._random.randint(2, 4)
+            producer.lanes[producer.tp].make(self.new_records(count))
+            producer.pump()
+
+    def acknowledged(self, batch: SentBatch, offset: int) -> None:
+        super().acknowledged(batch, offset)
+        self._world.scheduler.at(self._random.uniform(0.005, 0.15), self.next)
+
+
+class Bursts(CheckedSending):
+    """Many batches at once, to mostly all partitions, some of them spoiled; answers get lost."""
+
+    in_flight_max = BATCHES_RETAINED
+    """So many are remembered by a broker."""
+    in_order = True
+
+    def __init__(self, world: CheckedCluster, number: int) -> None:
+        super().__init__(world, Random(f"pipelined {world.scheduler.seed}"), f"q{number}-")
+        self.acks = self._random.choice((-1, -1, -1, 1))
+
+    def next(self) -> None:
+        producer, random = self._producer, self._random
+        if producer.stopped:
             return
-        count = 1 if self.world.random.random() < 0.8 else self.world.random.randint(2, 4)
-        self.values = [f"p{self.producer_id}-{self.made + i}" for i in range(count)]
-        self.made += count
-        self.order += 1
-        self._build()
-        self.world.checker.clients.sent(self)
-        self._send()
+        for lane in producer.lanes.values():
+            if random.random() < 0.8:
+                for _ in range(random.randint(1, BATCHES_RETAINED)):
+                    if lane.has_room:
+                        lane.make(self.new_records(random.choice((1, 1, 2, 3))))
+        producer.pump()
+        self._world.scheduler.at(random.uniform(0.02, 0.4), self.next)
 
-    def _build(self) -> None:
-        self.batch, self.crc = self.numbers.build_of(self.values, self.world.now_ms)
+    def spoiled(self, batch: SentBatch) -> Sequence[bytes]:
+        return spoiled(batch.data, batch.order)
 
-    def _begin_anew(self, error: ErrorCode, by_leader: bool) -> None:
-        """After a gap in the broker's memory of this producer: the next epoch, from sequence 0 (KIP-360)."""
-        self.world.checker.clients.begins_anew(self, error.name, by_leader)
-        self.numbers.begin_anew()
-        self._build()
-        self._send()
+    def answered_spoiled(self, tp: TopicPartition, error: ErrorCode, offset: int) -> None:
+        self._checks.refused_if_wrong(tp, error, offset)
 
-    def _send(self) -> None:
-        if self.batch is None:
-            return
-        self._attempt += 1
-        attempt, batch, crc = self._attempt, self.batch, self.crc
-        leader, _ = self.leader(self.tp)
-        by_leader = True
-
-        def again() -> None:
-            if self._attempt == attempt and self.batch is batch:
-                self._send()
-
-        def answered(answer: Any) -> None:
-            ((error, offset),) = answer
-            if not error:
-                self.world.checker.clients.answered(self, crc, offset)
-            if self.batch is not batch:
-                return  # another copy of it was answered before
-            if error in OUT_OF_SEQUENCE:
-                if self._attempt == attempt:
-                    self._begin_anew(error, by_leader)
-                return
-            if error:
-                if self._attempt == attempt:
-                    self.world.scheduler.at(RETRY, again)
-                return
-            self.world.checker.clients.acknowledged(self, crc, offset)
-            self.batch = None
-            self.world.scheduler.at(self.world.random.uniform(0.005, 0.15), self.next)
-
-        def refused() -> None:
-            self.world.scheduler.at(RETRY, again)
-
-        if leader < 0:
-            self.world.scheduler.at(RETRY, again)
-            return
-        tp, acks, sent = self.tp, self.acks, as_sent(batch, self.order)
-
-        def serve(broker: SimBroker, reply: Reply) -> None:
-            nonlocal by_leader
-            by_leader = self.world.checker.leads(broker.id, tp)
-            broker.gate.produce([(tp, sent)], acks, reply)
-
-        self.world.network.request(leader, serve, answered, refused)
-        self.world.scheduler.at(TIMEOUT, again)
+    def answer_is_lost(self) -> bool:
+        return self._random.random() < LOST_ANSWERS
 
 
 class CheckedReading(Reading):

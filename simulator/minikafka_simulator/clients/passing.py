@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from minikafka.protocol.records import NO_PRODUCER_ID
+from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 
-from minikafka_simulator.clients.sequence_numbers import SequenceNumbers
-from minikafka_simulator.cluster.gate import Produced
-from minikafka_simulator.machine.network import Reply
+from minikafka_simulator.clients.clients import CheckedSending
+from minikafka_simulator.clients.producer import Lane, Producer, SentBatch
 
 if TYPE_CHECKING:
     from minikafka_simulator.checks.checker import CheckedCluster
@@ -20,67 +20,63 @@ VISITED: Final = "visited"
 """The name of the topic."""
 
 
-class _Sent:
-    """A batch that is sent once, by a producer that is not idempotent."""
+class Passing(CheckedSending):
+    """To whichever topic of that name there is, each batch once, until the faults are over."""
 
-    __slots__ = ("crc", "data", "order", "topic_id", "tp", "values")
-    acks: Final = -1
-    producer_id: Final = NO_PRODUCER_ID
-
-    def __init__(self, tp: TopicPartition, order: int, values: list[str], now_ms: int) -> None:
-        self.tp = tp
-        self.order = order
-        self.values = values
-        self.data, self.crc = SequenceNumbers().build_of(values, now_ms)
-        self.topic_id: bytes | None = None
-        """Of the topic whose partition took it."""
-
-
-class PassingProducer:
-    """Sends to whichever topic of that name there is, until the faults are over."""
+    in_flight_max = inf
+    timeout_s = inf
 
     def __init__(self, world: CheckedCluster) -> None:
-        self.world = world
-        self._random = Random(f"passing {world.scheduler.seed}")
-        self._made = 0
-        self._next()
+        super().__init__(world, Random(f"passing {world.scheduler.seed}"), "u")
+        self._made = 1
+        self._leader = -1
+        self._topic_ids: dict[SentBatch, bytes | None] = {}
+        """Of the topic whose partition took a batch."""
 
-    def _next(self) -> None:
-        self.world.scheduler.at(self._random.uniform(0.02, 0.2), self._send)
+    def begin(self, producer: Producer) -> None:
+        self._producer = producer
+        self._later()
 
-    def _send(self) -> None:
-        world, random = self.world, self._random
+    def _later(self) -> None:
+        self._world.scheduler.at(self._random.uniform(0.02, 0.2), self.next)
+
+    def next(self) -> None:
+        world, random = self._world, self._random
         if world.faults_are_over():
             return
-        self._next()
+        self._later()
         known = [b.image.topics[VISITED] for b in world.brokers.values() if b.up and VISITED in b.image.topics]
         if not known:
             return
         topic = random.choice(known)  # as some broker knows it, that may have heard nothing for long
-        tp = TopicPartition(VISITED, random.randrange(len(topic.partitions)))
-        leader = topic.partitions[tp.partition].leader
-        if leader < 0:
-            return
-        count = random.choice((1, 1, 2, 3))
-        self._made += count
-        sent = _Sent(tp, self._made, [f"u{self._made - i}" for i in range(count)], world.now_ms)
-        world.checker.clients.sent(sent)
+        index = random.randrange(len(topic.partitions))
+        self._leader = topic.partitions[index].leader
+        if self._leader >= 0:
+            self._producer.lane(TopicPartition(VISITED, index)).make(self.new_records(random.choice((1, 1, 2, 3))))
+            self._producer.pump()
 
-        def serve(broker: SimBroker, reply: Reply) -> None:
-            partition = broker.partitions.get(tp)
-            sent.topic_id = None if partition is None else partition.topic_id
-            broker.gate.produce([(tp, sent.data)], sent.acks, reply)
+    def leader(self, lane: Lane) -> int:
+        del lane
+        return self._leader
 
-        def answered(results: list[Produced]) -> None:
-            ((error, offset),) = results
-            if not error:
-                self._acknowledged(sent, offset)
+    def as_sent(self, batch: SentBatch) -> bytes:
+        return batch.data
 
-        world.network.request(leader, serve, answered)
+    def reached(self, broker: SimBroker, batch: SentBatch) -> bool:
+        partition = broker.partitions.get(batch.tp)
+        self._topic_ids[batch] = None if partition is None else partition.topic_id
+        return True
 
-    def _acknowledged(self, sent: _Sent, offset: int) -> None:
+    def gives_up(self, batch: SentBatch, error: ErrorCode) -> bool:
+        del batch, error
+        return True
+
+    def taken(self, batch: SentBatch, crc: int, offset: int) -> None:
+        """See below."""
+
+    def acknowledged(self, batch: SentBatch, offset: int) -> None:
         """It counts while that topic is there."""
-        topic_id, checks = self.world.checker.topic_ids.get(VISITED), self.world.checker.clients
-        if topic_id is not None and topic_id.bytes == sent.topic_id:
-            checks.answered(sent, sent.crc, offset)
-            checks.promised(sent, sent.crc, offset)
+        topic_id = self._world.checker.topic_ids.get(VISITED)
+        if topic_id is not None and topic_id.bytes == self._topic_ids.pop(batch):
+            self._checks.answered(batch, batch.crc, offset)
+            self._checks.promised(batch, batch.crc, offset)

@@ -29,7 +29,7 @@ from minikafka_chaos.load.load import unique_part
 
 from minikafka_simulator.clients.group_client import RETRY_S, TIMEOUT_S
 from minikafka_simulator.clients.log_reader import LogPosition
-from minikafka_simulator.clients.sequence_numbers import SequenceNumbers
+from minikafka_simulator.clients.producer import SequenceNumbers
 from minikafka_simulator.ground.reading import consumed
 from minikafka_simulator.ground.sim_member import FETCH_BYTES, POLL_S, SimMember
 from minikafka_simulator.machine.network import Reply
