@@ -23,8 +23,9 @@ from minikafka_simulator.checks.group_checks import SHARED
 from minikafka_simulator.checks.isr_checks import UNCLEAN_ELECTION
 from minikafka_simulator.clients.api_prober import ApiProber
 from minikafka_simulator.clients.clients import Bursts, CheckedReading, EndOffsetWatcher, OneByOne
+from minikafka_simulator.clients.group_member import GroupMember
 from minikafka_simulator.clients.log_reader import LogReader
-from minikafka_simulator.clients.members import GroupMember
+from minikafka_simulator.clients.members import Committing
 from minikafka_simulator.clients.passing import Passing
 from minikafka_simulator.clients.producer import Producer
 from minikafka_simulator.cluster.broker import SimBroker
@@ -236,7 +237,7 @@ class World(FaultyCluster):
             self.pipelining = Producer(self, Bursts(self, number + 1), self.topic, number + 1)
             self.producers.append(self.pipelining)
         self.checker.groups.members += [
-            GroupMember(self, group, number) for group in self.groups for number in range(3)
+            GroupMember(self, group, SHARED, Committing(self), number) for group in self.groups for number in range(3)
         ]
         if self.groups:
             self.checker.groups.look()
