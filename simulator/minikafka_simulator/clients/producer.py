@@ -12,6 +12,7 @@ that one may be acknowledged before it, and its own answer may be lost once more
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -81,29 +82,26 @@ class Outgoing(NamedTuple):
     payload: bytes
 
 
+@dataclass(slots=True, eq=False)
 class SentBatch:
     """Records of one partition that go out together, again and again; `order` is its place among all of them."""
 
-    __slots__ = (
-        "acks", "attempt", "crc", "data", "flying", "leader", "order", "producer_id", "ready_at", "records", "tp", "tried",
-        "tries",
-    )  # fmt: skip
-
-    def __init__(self, lane: Lane, order: int, records: Sequence[Outgoing]) -> None:
-        self.tp = lane.tp
-        self.acks = lane.producer.sending.acks
-        self.producer_id = lane.numbers.producer_id
-        self.order = order
-        self.records = records
-        self.data = b""
-        self.crc = 0
-        """Leaders do not change it: they stamp what lies outside, and correct what a client says wrongly."""
-        self.attempt = self.tries = 0
-        """How often it was to be sent, and how often somebody led who could be asked."""
-        self.flying = self.tried = False
-        self.leader = -1
-        """Whom it was sent to last."""
-        self.ready_at = 0.0
+    tp: TopicPartition
+    acks: int
+    producer_id: int
+    order: int
+    records: Sequence[Outgoing]
+    data: bytes = b""
+    crc: int = 0
+    """Leaders do not change it: they stamp what lies outside, and correct what a client says wrongly."""
+    attempt: int = 0
+    tries: int = 0
+    """How often it was to be sent, and how often somebody led who could be asked."""
+    flying: bool = False
+    tried: bool = False
+    leader: int = -1
+    """Whom it was sent to last."""
+    ready_at: float = 0.0
 
     @property
     def values(self) -> list[str]:
@@ -123,7 +121,10 @@ class Sending:
     hurry_s: float
     """How soon when it had no answer in time, or has new numbers."""
     in_order = False
-    """Whether there is one connection to each leader, whose answers come in the order of the requests, or it ends."""
+    """Whether there is one connection to each leader, whose answers come in the order of the requests, or it ends.
+
+    Else each batch goes by itself, and its answer counts whenever it comes.
+    """
 
     def begin(self, producer: Producer) -> None:
         """The producer is there."""
@@ -190,16 +191,14 @@ class _Sent(NamedTuple):
         return self.batch.attempt == self.attempt and self.batch in self.lane.unanswered
 
 
+@dataclass(slots=True, eq=False)
 class _Request:
     """Batches that went to a leader together."""
 
-    __slots__ = ("batches", "led", "results")
-
-    def __init__(self, batches: list[_Sent]) -> None:
-        self.batches = batches
-        self.led: list[bool] = []
-        """Whether the controller held that broker for the leader of each, when it took the request."""
-        self.results: list[Produced] | None = None
+    batches: list[_Sent]
+    led: list[bool] = field(default_factory=list)
+    """Whether the controller held that broker for the leader of each, when it took the request."""
+    results: list[Produced] | None = None
 
 
 class _Connection(Stream):
@@ -233,7 +232,8 @@ class Lane(Client):
 
     def make(self, records: Sequence[Outgoing]) -> SentBatch:
         """Make the next batch."""
-        batch = self.last = SentBatch(self, 1 if self.last is None else self.last.order + 1, records)
+        order = 1 if self.last is None else self.last.order + 1
+        batch = self.last = SentBatch(self.tp, self.producer.sending.acks, self.numbers.producer_id, order, records)
         self._number(batch)
         self.unanswered.append(batch)
         self.producer.sending.made(batch)
@@ -360,7 +360,7 @@ class Producer:
     def pump(self) -> None:
         """Send all that may be sent: to each leader one batch of each of its partitions, then the next, and so on."""
         while True:
-            requests: dict[int, list[_Sent]] = {}
+            requests: dict[int | Lane, list[_Sent]] = {}
             for lane in self.lanes.values():
                 batch = lane.next()
                 if batch is None:
@@ -371,11 +371,12 @@ class Producer:
                     lane.again(batch, ErrorCode.LEADER_NOT_AVAILABLE, self.sending.backoff_s)
                 elif lane.may_go_to(leader):
                     batch.tries += 1
-                    requests.setdefault(leader, []).append(self._take_off(lane, batch, leader))
+                    together = leader if self.sending.in_order else lane
+                    requests.setdefault(together, []).append(self._take_off(lane, batch, leader))
             if not requests:
                 return
-            for leader, request in requests.items():
-                self._send(leader, request)
+            for request in requests.values():
+                self._send(request)
 
     def _take_off(self, lane: Lane, batch: SentBatch, leader: int) -> _Sent:
         batch.attempt += 1
@@ -383,8 +384,8 @@ class Producer:
         batch.flying = batch.tried = True
         return _Sent(lane, batch, batch.attempt, batch.crc, batch is lane.unanswered[0])
 
-    def _send(self, leader: int, batches: list[_Sent]) -> None:
-        world, sending = self.world, self.sending
+    def _send(self, batches: list[_Sent]) -> None:
+        world, sending, leader = self.world, self.sending, batches[0].batch.leader
         connection = _Connection(leader)
         if sending.in_order:
             connection = self._connections.setdefault(leader, connection)

@@ -1,13 +1,13 @@
 """Simulated producers that write a history: batches, acks, retries, timeouts and sequence numbers as a real one has them.
 
 What is left out: a producer keeps `max.in.flight.requests.per.connection` for each partition, not for each broker; an
-idempotent one has a single request in flight for a partition, whatever it is allowed; and a request has one partition.
+idempotent one has a single request in flight for a partition, whatever it is allowed.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -55,85 +55,11 @@ REQUEST_TIMEOUT_S = REQUEST_TIMEOUT_MS / 1000
 RETRY_BACKOFF_S = RETRY_BACKOFF_MS / 1000
 
 
-class RecordedSending(Sending):
-    """What is sent to one partition, as a producer's settings say."""
+class SimProducer(Sending):
+    """One producer; see `minikafka_chaos.load.workload.RecordingProducer`, its like in real time."""
 
     timeout_s = REQUEST_TIMEOUT_S
     backoff_s = hurry_s = RETRY_BACKOFF_S
-
-    def __init__(
-        self, cluster: ConfiguredCluster, tp: TopicPartition, settings: ProducerSettings, book: SendBook
-    ) -> None:
-        self.acks = KAFKA_ACKS[settings.acks]
-        self.in_flight_max = 1 if settings.idempotence else settings.max_in_flight
-        self._scheduler = cluster.scheduler
-        self._settings = settings
-        self._book = book
-        self._queue: deque[tuple[float, Outgoing]] = deque()
-        """With the time at which each is given up."""
-        self._lingering = False
-        producer_id = cluster.new_producer_id() if settings.idempotence else NO_PRODUCER_ID
-        self._producer = Producer(cluster, self, [tp], producer_id)
-        self._lane = self._producer.lanes[tp]
-
-    def add(self, record: Outgoing) -> None:
-        self._queue.append((self._scheduler.now + self._settings.delivery_timeout_ms / 1000, record))
-        if not self._lingering:
-            self._lingering = True
-            self._scheduler.at(self._settings.linger_ms / 1000, self._lingered)
-
-    def _lingered(self) -> None:
-        self._lingering = False
-        self._producer.pump()
-
-    def refill(self, lane: Lane) -> None:
-        now = self._scheduler.now
-        while self._queue and lane.has_room:
-            deadline, record = self._queue.popleft()
-            if deadline <= now:
-                self._complete([record], INFO, TIMED_OUT)
-                continue
-            records, size = [record], 0
-            while self._queue and size + len(self._queue[0][1].payload) <= BATCH_BYTES_MAX:
-                deadline, record = self._queue.popleft()
-                size += len(record.payload)
-                records.append(record)
-            expire = partial(self._expire, lane.make(records), TIMED_OUT)
-            self._scheduler.at(deadline - now, expire)
-
-    def _expire(self, batch: SentBatch, error: str) -> None:
-        if batch in self._lane.unanswered:
-            self._lane.numbers.begin_anew()  # whether its sequence numbers are used up, nobody knows
-            self._complete(batch.records, INFO, error)
-            self._lane.drop(batch)
-
-    def acknowledged(self, batch: SentBatch, offset: int) -> None:
-        outcome, error = (OK, None) if self.acks else (INFO, UNASKED)
-        self._complete(batch.records, outcome, error, offset)
-
-    def gives_up(self, batch: SentBatch, error: ErrorCode) -> bool:
-        retried = is_retriable(error) or (self._settings.idempotence and error in OUT_OF_SEQUENCE)
-        if retried and (self._settings.retries is None or batch.tries <= self._settings.retries):
-            return False
-        self._complete(batch.records, self._settings.outcome_of_error(error), error.name)
-        return True
-
-    def _complete(self, records: Sequence[Outgoing], outcome: str, error: str | None, offset: int = NO_OFFSET) -> None:
-        for index, record in enumerate(records):
-            place = None if offset < 0 else offset + index
-            self._book.completed(outcome, *self._lane.tp, place, record.value, error)
-
-    def purge(self) -> None:
-        """Give up everything that has no outcome."""
-        waiting = [record for _, record in self._queue]
-        self._queue.clear()
-        for batch in list(self._lane.unanswered):
-            self._expire(batch, PURGED)
-        self._complete(waiting, INFO, PURGED)
-
-
-class SimProducer:
-    """One producer; see `minikafka_chaos.load.workload.RecordingProducer`, its like in real time."""
 
     def __init__(
         self,
@@ -144,10 +70,16 @@ class SimProducer:
         tally: Tally,
     ) -> None:
         self.process = process
-        self._cluster = cluster
+        self.acks = KAFKA_ACKS[settings.acks]
+        self.in_flight_max = 1 if settings.idempotence else settings.max_in_flight
+        self._scheduler = cluster.scheduler
         self._settings = settings
         self._book = SendBook(process, history, tally)
-        self._sends: dict[TopicPartition, RecordedSending] = {}
+        self._queues: defaultdict[TopicPartition, deque[tuple[float, Outgoing]]] = defaultdict(deque)
+        """With the time at which each record is given up."""
+        self._lingering = False
+        producer_id = cluster.new_producer_id() if settings.idempotence else NO_PRODUCER_ID
+        self._producer = Producer(cluster, self, producer_id=producer_id)
 
     @property
     def outstanding(self) -> int:
@@ -155,16 +87,68 @@ class SimProducer:
 
     def send(self, topic: str, partition: int, value: str, key: str | None = None, record_bytes: int = 0) -> None:
         """Begin to send one record."""
-        tp = TopicPartition(topic, partition)
         self._book.invoked(topic, partition, value)
-        if tp not in self._sends:
-            self._sends[tp] = RecordedSending(self._cluster, tp, self._settings, self._book)
-        key_bytes = key.encode() if key is not None else None
-        self._sends[tp].add(Outgoing(value, key_bytes, padded(value, record_bytes)))
+        record = Outgoing(value, key.encode() if key is not None else None, padded(value, record_bytes))
+        deadline = self._scheduler.now + self._settings.delivery_timeout_ms / 1000
+        self._queues[self._producer.lane(TopicPartition(topic, partition)).tp].append((deadline, record))
+        if not self._lingering:
+            self._lingering = True
+            self._scheduler.at(self._settings.linger_ms / 1000, self._lingered)
+
+    def _lingered(self) -> None:
+        self._lingering = False
+        self._producer.pump()
+
+    def refill(self, lane: Lane) -> None:
+        queue, now = self._queues[lane.tp], self._scheduler.now
+        while queue and lane.has_room:
+            deadline, record = queue.popleft()
+            if deadline <= now:
+                self._complete(lane.tp, [record], INFO, TIMED_OUT)
+                continue
+            records, size = [record], 0
+            while queue and size + len(queue[0][1].payload) <= BATCH_BYTES_MAX:
+                deadline, record = queue.popleft()
+                size += len(record.payload)
+                records.append(record)
+            self._scheduler.at(deadline - now, partial(self._expire, lane.make(records), TIMED_OUT))
+
+    def _expire(self, batch: SentBatch, error: str) -> None:
+        lane = self._producer.lanes[batch.tp]
+        if batch in lane.unanswered:
+            lane.numbers.begin_anew()  # whether its sequence numbers are used up, nobody knows
+            self._complete(batch.tp, batch.records, INFO, error)
+            lane.drop(batch)
+
+    def acknowledged(self, batch: SentBatch, offset: int) -> None:
+        outcome, error = (OK, None) if self.acks else (INFO, UNASKED)
+        self._complete(batch.tp, batch.records, outcome, error, offset)
+
+    def gives_up(self, batch: SentBatch, error: ErrorCode) -> bool:
+        retried = is_retriable(error) or (self._settings.idempotence and error in OUT_OF_SEQUENCE)
+        if retried and (self._settings.retries is None or batch.tries <= self._settings.retries):
+            return False
+        self._complete(batch.tp, batch.records, self._settings.outcome_of_error(error), error.name)
+        return True
+
+    def _complete(
+        self,
+        tp: TopicPartition,
+        records: Iterable[Outgoing],
+        outcome: str,
+        error: str | None,
+        offset: int = NO_OFFSET,
+    ) -> None:
+        for index, record in enumerate(records):
+            self._book.completed(outcome, *tp, None if offset < 0 else offset + index, record.value, error)
 
     def purge(self) -> None:
-        for sending in self._sends.values():
-            sending.purge()
+        """Give up everything that has no outcome."""
+        for tp, lane in self._producer.lanes.items():
+            waiting = [record for _, record in self._queues.pop(tp, ())]
+            for batch in list(lane.unanswered):
+                self._expire(batch, PURGED)
+            self._complete(tp, waiting, INFO, PURGED)
 
 
 class SimLoad:
