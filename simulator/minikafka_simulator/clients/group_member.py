@@ -71,9 +71,9 @@ class Duty:
         """What is committed of its share, which was asked for at some time."""
         raise NotImplementedError
 
-    def rejoin(self, join: Callable[[], None]) -> None:
-        """Its share is about to be another's."""
-        join()
+    def give_back(self, then: Callable[[], None]) -> None:
+        """Its share is about to be another's: in a rebalance, or for it leaves."""
+        then()
 
     def go_on(self) -> None:
         """The next thing that a member does."""
@@ -169,7 +169,7 @@ class GroupMember(Client):
     def join(self) -> None:
         if self.stable:
             self.stable = False
-            self.duty.rejoin(self.join)
+            self.duty.give_back(self.join)
             return
         request = JoinRequest(
             self.group,

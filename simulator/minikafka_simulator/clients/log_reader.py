@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import BatchHeader, Record, iterate_batches
 from minikafka.protocol.types import TopicPartition
+from minikafka_chaos.load.load import REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS
 
 from minikafka_simulator.clients.metadata_client import Client
 from minikafka_simulator.machine.network import Handler, Reply
@@ -15,6 +16,9 @@ from minikafka_simulator.machine.network import Handler, Reply
 if TYPE_CHECKING:
     from minikafka_simulator.cluster.broker import SimBroker
     from minikafka_simulator.cluster.cluster import SimCluster
+
+IDLE_S = 0.05
+"""How long a reader that is at the end usually waits before it asks again."""
 
 Parted = tuple[int, int]
 """Where the reader's log and the leader's part: (leader epoch, end offset)."""
@@ -77,19 +81,19 @@ class LogPosition(Client):
 
 
 class Reading:
-    """What a reader is for: subclasses say what becomes of what it is given, and how long it waits, in seconds."""
+    """What a reader is for: what becomes of what it is given, and how long it waits, in seconds; usually as librdkafka does."""
 
-    fetch_bytes: int
-    timeout_s: float
+    fetch_bytes = 1 << 20
+    timeout_s = REQUEST_TIMEOUT_MS / 1000
     """How long an answer is waited for."""
-    unled_s: float
+    unled_s = RETRY_BACKOFF_MS / 1000
     """How long to wait while nobody leads."""
-    down_s: float | None = None
+    down_s: float | None = unled_s
     """How long to wait when the broker is down that was asked; None: as for an answer."""
 
     def pause_s(self, raw: bytes | None) -> float:
         """How long to wait after this answer; None: a refusal."""
-        raise NotImplementedError
+        return self.unled_s if raw is None else 0.0 if raw else IDLE_S
 
     def given(self, reader: LogReader, header: BatchHeader) -> None:
         """A batch has come; it may begin before the position."""

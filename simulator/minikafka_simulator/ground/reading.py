@@ -14,7 +14,6 @@ from minikafka_chaos.load.clients import ReadBack, ReadProgress
 from minikafka_chaos.load.load import (
     COMMIT_WAIT_S,
     FINAL_PROCESS,
-    REQUEST_TIMEOUT_MS,
     RETRY_BACKOFF_MS,
     SAMPLE_INTERVAL_S,
     TAIL_PROCESS,
@@ -27,28 +26,12 @@ from minikafka_simulator.clients.log_reader import Bounds, Found, LogReader, Par
 if TYPE_CHECKING:
     from minikafka_simulator.ground.configured import ConfiguredCluster
 
-FETCH_BYTES = 1 << 20
-IDLE_S = 0.05
-"""How long a reader that is at the end waits before it asks again."""
-
-REQUEST_TIMEOUT_S = REQUEST_TIMEOUT_MS / 1000
 RETRY_BACKOFF_S = RETRY_BACKOFF_MS / 1000
 PARTED = "_LOG_TRUNCATION"
 """librdkafka's name for what KIP-320 finds: the reader has read what is no longer there."""
 
 
-class _Usual(Reading):
-    """As often as librdkafka does."""
-
-    fetch_bytes = FETCH_BYTES
-    timeout_s = REQUEST_TIMEOUT_S
-    unled_s = down_s = RETRY_BACKOFF_S
-
-    def pause_s(self, raw: bytes | None) -> float:
-        return RETRY_BACKOFF_S if raw is None else 0.0 if raw else IDLE_S
-
-
-class _Collecting(_Usual):
+class _Collecting(Reading):
     """Keeps the records, and writes no history. What is refused, another leader has, or the same one later."""
 
     def __init__(self) -> None:
@@ -89,7 +72,7 @@ def _read(cluster: ConfiguredCluster, readers: Sequence[LogReader], deadline: fl
     return read
 
 
-class _Recording(_Usual):
+class _Recording(Reading):
     """Writes what is read into a history, as of one process."""
 
     def __init__(self, process: int, history: HistoryWriter) -> None:

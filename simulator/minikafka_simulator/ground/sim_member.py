@@ -89,7 +89,7 @@ class Working(Duty):
 
     def go_on(self) -> None:
         if self.leaves:
-            self._leave()
+            self.give_back(lambda: self.member.leave(self._ends))
             return
         if self.world.now >= self._beat_at:
             self._beat_later()
@@ -171,6 +171,3 @@ class Working(Duty):
             self._history.commit(self.process, *tp, offset, error)
             if error is None:
                 self._owner.stands[tp] = offset
-
-    def _leave(self) -> None:
-        self.member.leave(self._ends)

@@ -78,14 +78,8 @@ class WorkingReliably(Working):
         self._work.assigned(self.member.assigned)
         self._paused.clear()
 
-    def rejoin(self, join: Callable[[], None]) -> None:
-        """Commit what is done before its partitions are another's."""
-        self._commit_what_is_done(join)
-
-    def _leave(self) -> None:
-        self._commit_what_is_done(super()._leave)
-
-    def _commit_what_is_done(self, then: Callable[[], None]) -> None:
+    def give_back(self, then: Callable[[], None]) -> None:
+        """Commit what is done."""
         self._commit_at = self.world.now + COMMIT_S
         offsets = self._work.commits()
         if offsets:
@@ -103,14 +97,14 @@ class WorkingReliably(Working):
     def go_on(self) -> None:
         now = self.world.now
         if self.leaves and self._letter is None:
-            self._leave()
+            super().go_on()
         elif now >= self._beat_at:
             self._beat_later()
             self.member.heartbeat()
         elif self._letter is not None:
             self._write_on(self._letter)
         elif now >= self._commit_at:
-            self._commit_what_is_done(self.go_on)
+            self.give_back(self.go_on)
         elif (step := self._work.next(now)) is None:
             super().go_on()
         elif isinstance(step, Attempt):

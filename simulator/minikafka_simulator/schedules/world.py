@@ -22,11 +22,9 @@ from minikafka_simulator.checks.checker import Checker
 from minikafka_simulator.checks.group_checks import SHARED
 from minikafka_simulator.checks.isr_checks import UNCLEAN_ELECTION
 from minikafka_simulator.clients.api_prober import ApiProber
-from minikafka_simulator.clients.clients import Bursts, CheckedReading, EndOffsetWatcher, OneByOne
+from minikafka_simulator.clients.clients import Bursts, CheckedReading, Committing, EndOffsetWatcher, OneByOne, Passing
 from minikafka_simulator.clients.group_member import GroupMember
 from minikafka_simulator.clients.log_reader import LogReader
-from minikafka_simulator.clients.members import Committing
-from minikafka_simulator.clients.passing import Passing
 from minikafka_simulator.clients.producer import Producer
 from minikafka_simulator.cluster.broker import SimBroker
 from minikafka_simulator.cluster.gate import FETCH_BYTES_MAX
