@@ -14,6 +14,7 @@ from minikafka.protocol.types import TopicPartition
 from minikafka.replication.partition import Partition
 from minikafka_simulator.checks.account import Violation
 from minikafka_simulator.checks.mirror import Identity
+from minikafka_simulator.clients.producer import Lane
 from minikafka_simulator.cluster.broker import SimBroker
 from minikafka_simulator.faults.plan import Plan
 from minikafka_simulator.schedules.world import World
@@ -40,7 +41,12 @@ class Scene:
         self.leader: SimBroker = self.world.brokers[self.state.leader]
         self.follower: SimBroker = self.world.brokers[next(i for i in self.state.isr if i != self.leader.id)]
         self.partition: Partition = self.leader.partitions[self.tp]
-        self.producer = next(p for p in self.world.producers if p.acks == -1 and p.tp == self.tp)
+        self.lane = self.sends(acks=-1)
+        self.sent = self.lane.last
+
+    def sends(self, acks: int) -> Lane:
+        """What the first producer with these acks sends to the partition."""
+        return next(p.lanes[self.tp] for p in self.world.producers if p.sending.acks == acks and self.tp in p.lanes)
 
     def view(self, broker: SimBroker) -> Any:
         """What the checker remembers of a broker's replica; whoever asks is about to change it, so it is looked at again."""

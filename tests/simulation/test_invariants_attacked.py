@@ -17,7 +17,7 @@ from tests.simulation.scene import FAR, Scene
 def _appended(scene: Scene, sequence: int, epoch: int = 0) -> None:
     """A leader appends a batch of a producer without looking at its number."""
     records = [Record(0, scene.world.now_ms, None, b"x")]
-    number = scene.producer.producer_id
+    number = scene.lane.numbers.producer_id
     batch = build_batch(records, producer_id=number, producer_epoch=epoch, base_sequence=sequence)
     log, leader = scene.partition.log, scene.partition.leader
     assert leader is not None
@@ -27,16 +27,16 @@ def _appended(scene: Scene, sequence: int, epoch: int = 0) -> None:
 
 
 def acknowledged_and_written_nowhere(scene: Scene) -> None:
-    producer = next(p for p in scene.world.producers if p.acks == 1 and p.tp == scene.tp)
-    scene.checker.clients.answered(producer, producer.crc, scene.end)
+    sent = scene.sends(acks=1).last
+    scene.checker.clients.answered(sent, sent.crc, scene.end)
 
 
 def acknowledged_at_the_offset_of_another(scene: Scene) -> None:
-    producer = next(p for p in scene.world.producers if p.acks == 1 and p.tp == scene.tp)
+    sent = scene.sends(acks=1).last
     view = scene.view(scene.leader)
-    offset = view.recent_batches[producer.producer_id][-1].first_offset
-    scene.checker.clients.answered(producer, producer.crc, offset)  # there it is
-    scene.checker.clients.answered(producer, producer.crc, offset + 1)
+    offset = view.recent_batches[sent.producer_id][-1].first_offset
+    scene.checker.clients.answered(sent, sent.crc, offset)  # there it is
+    scene.checker.clients.answered(sent, sent.crc, offset + 1)
 
 
 def a_batch_without_records_is_acknowledged(scene: Scene) -> None:
@@ -46,7 +46,7 @@ def a_batch_without_records_is_acknowledged(scene: Scene) -> None:
 
 def a_leader_cuts_its_own_log(scene: Scene) -> None:
     """What is not committed: of the rest others tell."""
-    _appended(scene, scene.producer.numbers.sequence)
+    _appended(scene, scene.lane.numbers.sequence)
     scene.partition.log.truncate_to(scene.end)
     scene.checker.after(scene.leader)
 
@@ -93,15 +93,15 @@ def too_much_is_deleted(scene: Scene) -> None:
 
 
 def a_sequence_is_missing(scene: Scene) -> None:
-    _appended(scene, scene.producer.numbers.sequence + 1)
+    _appended(scene, scene.lane.numbers.sequence + 1)
 
 
 def a_batch_comes_twice(scene: Scene) -> None:
-    _appended(scene, scene.producer.numbers.sequence - 1)
+    _appended(scene, scene.lane.numbers.sequence - 1)
 
 
 def a_new_epoch_begins_in_the_middle(scene: Scene) -> None:
-    _appended(scene, scene.producer.numbers.sequence, epoch=1)
+    _appended(scene, scene.lane.numbers.sequence, epoch=1)
 
 
 def a_move_ends_before_the_others_are_in_sync(scene: Scene) -> None:
@@ -169,10 +169,10 @@ def test_who_was_only_about_to_come_may_go() -> None:
 
 def test_the_next_in_order_is_welcome() -> None:
     scene = Scene()
-    _appended(scene, scene.producer.numbers.sequence)
+    _appended(scene, scene.lane.numbers.sequence)
 
 
 def test_a_leader_that_is_none_any_more_may_refuse_a_sequence() -> None:
     """Its successor has taken batches that it does not have. Who leads may not (B16)."""
     scene = Scene()
-    scene.checker.clients.begins_anew(scene.producer, "OUT_OF_ORDER_SEQUENCE_NUMBER", by_leader=False)
+    scene.checker.clients.begins_anew(scene.sent, "OUT_OF_ORDER_SEQUENCE_NUMBER", by_leader=False)

@@ -70,7 +70,7 @@ def acknowledged_and_passed_over_beyond_the_deletions(scene: Scene) -> None:
 
 
 def acknowledged_at_a_lower_offset(scene: Scene) -> None:
-    scene.checker.clients.acknowledged(scene.producer, 0, 0)
+    scene.checker.clients.acknowledged(scene.sent, 0, 0)
 
 
 def reader_lags_in_the_end(scene: Scene) -> None:
@@ -83,7 +83,7 @@ def silence_with_a_minority_down(scene: Scene) -> None:
     scene.world.nemesis.minority = True
     scene.checker.clients.ack_times[scene.tp] = scene.world.now - 60
     scene.checker.clients._last_acks.clear()
-    scene.checker.clients.acknowledged(scene.producer, 0, 0)
+    scene.checker.clients.acknowledged(scene.sent, 0, 0)
 
 
 def end_goes_back(scene: Scene) -> None:
@@ -91,7 +91,7 @@ def end_goes_back(scene: Scene) -> None:
 
 
 def acknowledged_above_the_true_high_watermark(scene: Scene) -> None:
-    scene.checker.clients.acknowledged(scene.producer, 0, FAR)
+    scene.checker.clients.acknowledged(scene.sent, 0, FAR)
 
 
 WRONG: dict[str, MakeWrong] = {

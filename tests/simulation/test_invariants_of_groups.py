@@ -8,7 +8,7 @@ from minikafka.groups.records import CommittedOffset
 from minikafka.groups.timers import Now
 from minikafka.protocol.types import TopicPartition
 from minikafka_simulator.checks.group_checks import Fetched, SentCommit
-from minikafka_simulator.clients.members import GroupMember
+from minikafka_simulator.clients.group_member import GroupMember
 
 from tests.simulation.scene import FAR, MakeWrong, Scene, fires
 
@@ -80,7 +80,7 @@ def a_member_without_a_share_in_the_end(scene: Scene) -> None:
 
 def members_of_two_generations_in_the_end(scene: Scene) -> None:
     member = scene.checker.groups.members[0]
-    member.generation = member.committed_in = FAR
+    member.generation = member.duty.committed_in = FAR
     scene.checker.final()
 
 

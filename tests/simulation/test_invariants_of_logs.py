@@ -63,7 +63,7 @@ def producer_remembered_of_records_that_were_cut_off(scene: Scene) -> None:
 
 def producer_remembered_with_an_earlier_batch_that_is_wrong(scene: Scene) -> None:
     """What a duplicate of any but the last batch is recognised by."""
-    state = scene.partition.log.producers.get(scene.producer.producer_id)
+    state = scene.partition.log.producers.get(scene.lane.numbers.producer_id)
     assert state is not None
     state.batches[-2] = state.batches[-2]._replace(first_offset=state.batches[-2].first_offset + 1)
     scene.look(scene.leader)
@@ -91,7 +91,7 @@ def log_end_without_records(scene: Scene) -> None:
 
 
 def sequence_refused(scene: Scene) -> None:
-    scene.checker.clients.begins_anew(scene.producer, "OUT_OF_ORDER_SEQUENCE_NUMBER", by_leader=True)
+    scene.checker.clients.begins_anew(scene.sent, "OUT_OF_ORDER_SEQUENCE_NUMBER", by_leader=True)
 
 
 def flushed_records_are_gone(scene: Scene) -> None:

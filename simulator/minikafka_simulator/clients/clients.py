@@ -1,17 +1,23 @@
-"""Clients of the simulation: idempotent producers, a consumer that follows the log, a watcher of end offsets."""
+"""Clients of random schedules, whom the checker follows: what producers, readers and members do, a watcher of end offsets."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from math import inf
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
 
+from minikafka.log.producer_state import BATCHES_RETAINED
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import BatchHeader
 from minikafka.protocol.types import TopicPartition
 
-from minikafka_simulator.clients.log_reader import LogReader, Parted
+from minikafka_simulator.checks.group_checks import Fetched
+from minikafka_simulator.clients.group_member import TIMEOUT_S, Committed, Duty, GroupMember
+from minikafka_simulator.clients.log_reader import Bounds, Found, LogReader, Parted, Reading
 from minikafka_simulator.clients.metadata_client import Client
-from minikafka_simulator.clients.sequence_numbers import OUT_OF_SEQUENCE, SequenceNumbers
-from minikafka_simulator.clients.wrong_batches import as_sent
+from minikafka_simulator.clients.producer import Lane, Outgoing, Producer, Sending, SentBatch
+from minikafka_simulator.clients.wrong_batches import as_sent, spoiled
 from minikafka_simulator.machine.network import Reply
 
 if TYPE_CHECKING:
@@ -20,145 +26,212 @@ if TYPE_CHECKING:
 
 RETRY = 0.05
 TIMEOUT = 0.8
+LOST_ANSWERS = 0.03
+"""The share of answers that do not reach who sends in bursts, though the broker lives."""
+LIFE_S = 3.0
+"""Mean time until a member of a group dies while there are faults."""
+HANG_CHANCE: Final = 0.04
+"""That a member does nothing for a while, longer than its session perhaps, and then goes on as if nothing had been."""
+VISITED: Final = "visited"
+"""The name of a topic that comes and goes: what was acknowledged is of the topic that it was written to."""
 
 
-class Producer(Client):
-    """Sends unique values to one partition, one batch in flight, with sequence numbers; retries until it is answered."""
+class CheckedSending(Sending):
+    """Unique values; the checker is told what comes of them."""
 
-    world: CheckedCluster
+    timeout_s = TIMEOUT
+    backoff_s = hurry_s = RETRY
+    begins_s = 0.3, 0.6
+    """The range of the time before the first batch."""
 
-    def __init__(self, world: CheckedCluster, producer_id: int, tp: TopicPartition, acks: int) -> None:
-        super().__init__(world)
-        self.producer_id = producer_id
-        self.tp = tp
-        self.acks = acks
-        self.numbers = SequenceNumbers(producer_id)
-        self.made = 0
-        self.order = 0
-        """The number of the last batch."""
-        self.stopped = False
-        self.batch: bytes | None = None
-        self.crc = 0
-        """Of the last batch."""
-        self.values: list[str] = []
-        self._attempt = 0
-        world.scheduler.at(world.random.uniform(0.3, 0.6), self.next)
+    def __init__(self, world: CheckedCluster, random: Random, prefix: str) -> None:
+        self._world = world
+        self._checks = world.checker.clients
+        self._random = random
+        self._prefix = prefix
+        self._made = 0
 
-    @property
-    def idle(self) -> bool:
-        return self.batch is None
+    def begin(self, producer: Producer) -> None:
+        self._producer = producer
+        self._later(self.begins_s)
+
+    def _later(self, seconds: tuple[float, float]) -> None:
+        self._world.scheduler.at(self._random.uniform(*seconds), self.next)
 
     def next(self) -> None:
-        """Begin the next batch."""
-        if self.stopped:
+        """Make what is sent next."""
+        raise NotImplementedError
+
+    def new_records(self, count: int) -> list[Outgoing]:
+        values = [f"{self._prefix}{self._made + i}" for i in range(count)]
+        self._made += count
+        return [Outgoing(value, None, value.encode()) for value in values]
+
+    def made(self, batch: SentBatch) -> None:
+        self._checks.sent(batch)
+
+    def as_sent(self, batch: SentBatch) -> bytes:
+        return as_sent(batch.data, batch.order)
+
+    def reached(self, broker: SimBroker, batch: SentBatch) -> bool:
+        return self._world.checker.leads(broker.id, batch.tp)
+
+    def taken(self, batch: SentBatch, crc: int, offset: int) -> None:
+        self._checks.answered(batch, crc, offset)
+
+    def begins_anew(self, unanswered: Sequence[SentBatch], error: ErrorCode, by_leader: bool) -> None:
+        self._checks.begins_anew(unanswered[0], error.name, by_leader)
+        for batch in unanswered:
+            self._checks.sent_again.update(batch.values)
+
+    def acknowledged(self, batch: SentBatch, offset: int) -> None:
+        self._checks.acknowledged(batch, batch.crc, offset)
+
+
+class OneByOne(CheckedSending):
+    """To one partition, the next batch some time after the one before was acknowledged."""
+
+    hurry_s = 0.0
+
+    def __init__(self, world: CheckedCluster, number: int, acks: int) -> None:
+        super().__init__(world, world.random, f"p{number}-")
+        self.acks = acks
+
+    def next(self) -> None:
+        producer = self._producer
+        if not producer.stopped:
+            count = 1 if self._random.random() < 0.8 else self._random.randint(2, 4)
+            producer.lanes[producer.tp].make(self.new_records(count))
+            producer.pump()
+
+    def acknowledged(self, batch: SentBatch, offset: int) -> None:
+        super().acknowledged(batch, offset)
+        self._later((0.005, 0.15))
+
+
+class Bursts(CheckedSending):
+    """Many batches at once, to mostly all partitions, some of them spoiled; answers get lost."""
+
+    in_flight_max = BATCHES_RETAINED
+    """So many are remembered by a broker."""
+    in_order = True
+
+    def __init__(self, world: CheckedCluster, number: int) -> None:
+        super().__init__(world, Random(f"pipelined {world.scheduler.seed}"), f"q{number}-")
+        self.acks = self._random.choice((-1, -1, -1, 1))
+
+    def next(self) -> None:
+        producer, random = self._producer, self._random
+        if producer.stopped:
             return
-        count = 1 if self.world.random.random() < 0.8 else self.world.random.randint(2, 4)
-        self.values = [f"p{self.producer_id}-{self.made + i}" for i in range(count)]
-        self.made += count
-        self.order += 1
-        self._build()
-        self.world.checker.clients.sent(self)
-        self._send()
+        for lane in producer.lanes.values():
+            if random.random() < 0.8:
+                for _ in range(random.randint(1, BATCHES_RETAINED)):
+                    if lane.has_room:
+                        lane.make(self.new_records(random.choice((1, 1, 2, 3))))
+        producer.pump()
+        self._later((0.02, 0.4))
 
-    def _build(self) -> None:
-        self.batch, self.crc = self.numbers.build_of(self.values, self.world.now_ms)
+    def spoiled(self, batch: SentBatch) -> Sequence[bytes]:
+        return spoiled(batch.data, batch.order)
 
-    def _begin_anew(self, error: ErrorCode, by_leader: bool) -> None:
-        """After a gap in the broker's memory of this producer: the next epoch, from sequence 0 (KIP-360)."""
-        self.world.checker.clients.begins_anew(self, error.name, by_leader)
-        self.numbers.begin_anew()
-        self._build()
-        self._send()
+    def answered_spoiled(self, tp: TopicPartition, error: ErrorCode, offset: int) -> None:
+        self._checks.refused_if_wrong(tp, error, offset)
 
-    def _send(self) -> None:
-        if self.batch is None:
+    def answer_is_lost(self) -> bool:
+        return self._random.random() < LOST_ANSWERS
+
+
+class Passing(CheckedSending):
+    """To whichever topic of that name there is, each batch once, until the faults are over."""
+
+    in_flight_max = inf
+    timeout_s = inf
+    begins_s = 0.02, 0.2
+
+    def __init__(self, world: CheckedCluster) -> None:
+        super().__init__(world, Random(f"passing {world.scheduler.seed}"), "u")
+        self._made = 1
+        self._leader = -1
+        self._topic_ids: dict[SentBatch, bytes | None] = {}
+        """Of the topic whose partition took a batch."""
+
+    def next(self) -> None:
+        world, random = self._world, self._random
+        if world.faults_are_over():
             return
-        self._attempt += 1
-        attempt, batch, crc = self._attempt, self.batch, self.crc
-        leader, _ = self.leader(self.tp)
-        by_leader = True
-
-        def again() -> None:
-            if self._attempt == attempt and self.batch is batch:
-                self._send()
-
-        def answered(answer: Any) -> None:
-            ((error, offset),) = answer
-            if not error:
-                self.world.checker.clients.answered(self, crc, offset)
-            if self.batch is not batch:
-                return  # another copy of it was answered before
-            if error in OUT_OF_SEQUENCE:
-                if self._attempt == attempt:
-                    self._begin_anew(error, by_leader)
-                return
-            if error:
-                if self._attempt == attempt:
-                    self.world.scheduler.at(RETRY, again)
-                return
-            self.world.checker.clients.acknowledged(self, crc, offset)
-            self.batch = None
-            self.world.scheduler.at(self.world.random.uniform(0.005, 0.15), self.next)
-
-        def refused() -> None:
-            self.world.scheduler.at(RETRY, again)
-
-        if leader < 0:
-            self.world.scheduler.at(RETRY, again)
+        self._later(self.begins_s)
+        known = [b.image.topics[VISITED] for b in world.brokers.values() if b.up and VISITED in b.image.topics]
+        if not known:
             return
-        tp, acks, sent = self.tp, self.acks, as_sent(batch, self.order)
+        topic = random.choice(known)  # as some broker knows it, that may have heard nothing for long
+        index = random.randrange(len(topic.partitions))
+        self._leader = topic.partitions[index].leader
+        if self._leader >= 0:
+            self._producer.lane(TopicPartition(VISITED, index)).make(self.new_records(random.choice((1, 1, 2, 3))))
+            self._producer.pump()
 
-        def serve(broker: SimBroker, reply: Reply) -> None:
-            nonlocal by_leader
-            by_leader = self.world.checker.leads(broker.id, tp)
-            broker.gate.produce([(tp, sent)], acks, reply)
+    def leader(self, lane: Lane) -> int:
+        del lane
+        return self._leader
 
-        self.world.network.request(leader, serve, answered, refused)
-        self.world.scheduler.at(TIMEOUT, again)
+    def as_sent(self, batch: SentBatch) -> bytes:
+        return batch.data
+
+    def reached(self, broker: SimBroker, batch: SentBatch) -> bool:
+        partition = broker.partitions.get(batch.tp)
+        self._topic_ids[batch] = None if partition is None else partition.topic_id
+        return True
+
+    def gives_up(self, batch: SentBatch, error: ErrorCode) -> bool:
+        del batch, error
+        return True
+
+    def taken(self, batch: SentBatch, crc: int, offset: int) -> None:
+        """See below."""
+
+    def acknowledged(self, batch: SentBatch, offset: int) -> None:
+        """It counts while that topic is there."""
+        topic_id = self._world.checker.topic_ids.get(VISITED)
+        if topic_id is not None and topic_id.bytes == self._topic_ids.pop(batch):
+            self._checks.answered(batch, batch.crc, offset)
+            self._checks.promised(batch, batch.crc, offset)
 
 
-class Consumer(LogReader):
-    """Reads one partition from the start, with the fencing of KIP-320, and tells the checker what it saw."""
+class CheckedReading(Reading):
+    """From the start, with the fencing of KIP-320: the checker is told what readers see."""
 
-    world: CheckedCluster
     fetch_bytes = 2000
     timeout_s = unled_s = 0.4
+    down_s = None
 
-    def __init__(self, world: CheckedCluster, tp: TopicPartition) -> None:
-        super().__init__(world, tp)
-        world.scheduler.at(0.5, self.poll)
+    def __init__(self, world: CheckedCluster) -> None:
+        self._random = world.random
+        self._checks = world.checker.clients
 
-    def _pause(self) -> float:
-        return self.world.random.uniform(0.02, 0.2)
+    def pause_s(self, raw: bytes | None) -> float:
+        del raw
+        return self._random.uniform(0.02, 0.2)
 
-    def refused(self, error: ErrorCode, parted: Parted | None) -> float:
+    def given(self, reader: LogReader, header: BatchHeader) -> None:
+        self._checks.given(reader.tp, reader.position, header.last_offset)
+
+    def took(self, reader: LogReader, found: Found) -> None:
+        header, record = found.header, found.record
+        identity = (header.partition_leader_epoch, header.crc, found.place)
+        self._checks.consumed(reader.tp, reader.position, record.offset, (record.value or b"").decode(), identity)
+
+    def refused(self, reader: LogReader, error: ErrorCode, parted: Parted | None) -> None:
+        number, position = reader.number, reader.position
+
+        def take(bounds: Bounds) -> None:
+            if reader.is_current(number):
+                reader.put(self._checks.out_of_range(reader.tp, position, bounds[0]))
+
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._ask_bounds()
+            reader.ask_bounds(take, reader.asked)
         elif parted is not None:
-            checks = self.world.checker.clients
-            self.position, self.last_epoch = checks.parted(self.tp, self.position, *parted)
-        return self._pause()
-
-    def _ask_bounds(self) -> None:
-        """What a client does whose position is out of range: it asks for the ends of the log."""
-        number, position, (leader, leader_epoch) = self.number, self.position, self.asked
-
-        def answered(answer: Any) -> None:
-            if self.is_current(number):
-                start, _, _ = answer
-                self.put(self.world.checker.clients.out_of_range(self.tp, position, start))
-
-        self.world.network.request(leader, self.bounds(leader_epoch), answered)
-
-    def given(self, header: BatchHeader) -> None:
-        self.world.checker.clients.given(self.tp, self.position, header.last_offset)
-
-    def took(self, raw: bytes) -> float:
-        for header, index, record in self.read(raw):
-            identity = (header.partition_leader_epoch, header.crc, index)
-            value = (record.value or b"").decode()
-            self.world.checker.clients.consumed(self.tp, self.position, record.offset, value, identity)
-        return self._pause()
+            reader.position, reader.last_epoch = self._checks.parted(reader.tp, position, *parted)
 
 
 class EndOffsetWatcher(Client):
@@ -186,3 +259,77 @@ class EndOffsetWatcher(Client):
         if leader >= 0:
             self.world.network.request(leader, serve, answered)
         self.world.scheduler.at(self.world.random.uniform(0.03, 0.15), self.ask)
+
+
+class Committing(Duty):
+    """One process after the other, each a new member of the group, that commit, hang, and now and then die without a word."""
+
+    session_ms, rebalance_ms = 600, 800
+
+    def __init__(self, world: CheckedCluster) -> None:
+        self._world = world
+        self.committed_in = -1
+        """The generation of the last acknowledged commit, once there are no more faults."""
+        self._fetched: dict[TopicPartition, Fetched] = {}
+
+    def begin(self, member: GroupMember) -> None:
+        super().begin(member)
+        self._world.scheduler.at(self._world.random.uniform(0.1, 0.5), member.join)
+        self._dies_later()
+
+    @property
+    def settled(self) -> bool:
+        """It has committed after the faults, of one partition, so that others stay as they were."""
+        return not self.member.assigned or self.committed_in == self.member.generation
+
+    def _dies_later(self) -> None:
+        self._world.scheduler.at(self._world.random.expovariate(1 / LIFE_S), self._die)
+
+    def _die(self) -> None:
+        """Without a word, as after kill -9; somebody else comes in its place, before or after its session is over."""
+        member, world = self.member, self._world
+        if member.finishing:
+            return
+        world.note(f"member {member.number} of {member.group} dies ({member.member_id or 'unknown'})")
+        member.forget()
+        member.later(world.random.uniform(0.01, 1.5), member.join)
+        self._dies_later()
+
+    def forget(self) -> None:
+        self._fetched.clear()
+
+    def assigned(self) -> None:
+        self._world.checker.groups.assigned(self.member)
+        self._fetched.clear()
+
+    def committed(self, offsets: Committed, asked: float) -> None:
+        for tp, found in offsets.items():
+            self._fetched[tp] = Fetched(None if found is None else found.offset, asked, self._world.now)
+
+    def go_on(self) -> None:
+        member, random = self.member, self._world.random
+        hangs = not member.finishing and random.random() < HANG_CHANCE
+        pause = random.uniform(0.3, 2.0) if hangs else random.uniform(0.02, 0.15)
+        if member.finishing and member.settled:
+            member.later(pause, member.heartbeat)
+        elif member.assigned and random.random() < 0.7:
+            tp = member.assigned[0] if member.finishing else random.choice(member.assigned)
+            member.later(pause, lambda: self._commit(tp))
+        else:
+            member.later(pause, member.heartbeat)
+
+    def _commit(self, tp: TopicPartition) -> None:
+        member, checks = self.member, self._world.checker.groups
+        sent = checks.sent(member, tp)
+
+        def answered(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                member.refused(error)
+                return
+            checks.acknowledged(member, tp, sent, self._fetched.pop(tp, None))
+            if member.finishing:
+                self.committed_in = member.generation
+            self.go_on()
+
+        # without an answer nobody knows what became of it: a client closes the connection, and this one its membership
+        member.commit({tp: sent.offset}, answered, member.anew, TIMEOUT_S)

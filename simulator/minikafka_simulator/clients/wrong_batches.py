@@ -49,11 +49,11 @@ def as_sent(batch: bytes, order: int) -> bytes:
     return bytes(sent)
 
 
-def spoiled(batch: bytes, order: int) -> bytes | None:
+def spoiled(batch: bytes, order: int) -> list[bytes]:
     """For some batches another one, which every leader has to refuse, each time for another reason."""
     if order % SPOILED_EVERY:
-        return None
-    return SPOILS[order // SPOILED_EVERY % len(SPOILS)](bytearray(batch))
+        return []
+    return [SPOILS[order // SPOILED_EVERY % len(SPOILS)](bytearray(batch))]
 
 
 def _header_missing(batch: bytearray) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from minikafka.log.config import LogConfig
 
 from minikafka_simulator.checks.checker import CheckedCluster
-from minikafka_simulator.clients.pipelining import PipelinedProducer
+from minikafka_simulator.clients.producer import Producer
 from minikafka_simulator.faults.plan import Plan
 
 
@@ -20,7 +20,7 @@ class FaultyCluster(CheckedCluster):
     """min.insync.replicas by each broker's own file, of which an admin changes one after the other."""
     pipelined: bool
     """Whether one of the producers has several batches in flight."""
-    pipelining: PipelinedProducer | None
+    pipelining: Producer | None
     """That one, once it is there."""
     served_one_batch: set[int]
     """Followers that are given one batch at a time."""

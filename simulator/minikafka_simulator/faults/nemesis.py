@@ -14,7 +14,7 @@ from minikafka.metadata.image import NO_LEADER
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_simulator.clients.admin import Admin
-from minikafka_simulator.clients.passing import VISITED
+from minikafka_simulator.clients.clients import VISITED
 
 if TYPE_CHECKING:
     from minikafka_simulator.cluster.broker import SimBroker

@@ -152,7 +152,7 @@ class TargetedFaults:
         producer = self.world.pipelining
         if producer is None:
             return False
-        for tp in [tp for tp in producer.partitions if producer.in_flight(tp) > 1]:
+        for tp in [tp for tp, lane in producer.lanes.items() if lane.in_flight > 1]:
             leader = self.world.brokers.get(self.world.checker.states[tp].leader)
             if leader is None or not leader.up or leader.paused or not nemesis.spares(leader) or not nemesis.counts():
                 continue

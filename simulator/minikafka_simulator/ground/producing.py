@@ -1,18 +1,19 @@
 """Simulated producers that write a history: batches, acks, retries, timeouts and sequence numbers as a real one has them.
 
-What is left out: a producer keeps `max.in.flight.requests.per.connection` for each partition, not for each broker, and an
+What is left out: a producer keeps `max.in.flight.requests.per.connection` for each partition, not for each broker; an
 idempotent one has a single request in flight for a partition, whatever it is allowed.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING
 
 from minikafka.protocol.errors import ErrorCode, is_retriable
-from minikafka.protocol.records import Record
+from minikafka.protocol.records import NO_PRODUCER_ID
 from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.load.load import (
     PURGE_WAIT_S,
@@ -30,12 +31,17 @@ from minikafka_chaos.load.load import (
 )
 from minikafka_chaos.record.history import FAIL, INFO, OK, HistoryWriter
 
-from minikafka_simulator.clients.metadata_client import Client
-from minikafka_simulator.clients.sequence_numbers import OUT_OF_SEQUENCE, SequenceNumbers
-from minikafka_simulator.machine.network import Reply
+from minikafka_simulator.clients.producer import (
+    NO_OFFSET,
+    OUT_OF_SEQUENCE,
+    Lane,
+    Outgoing,
+    Producer,
+    Sending,
+    SentBatch,
+)
 
 if TYPE_CHECKING:
-    from minikafka_simulator.cluster.broker import SimBroker
     from minikafka_simulator.ground.configured import ConfiguredCluster
 
 BATCH_BYTES_MAX = 500_000
@@ -49,159 +55,11 @@ REQUEST_TIMEOUT_S = REQUEST_TIMEOUT_MS / 1000
 RETRY_BACKOFF_S = RETRY_BACKOFF_MS / 1000
 
 
-class _Pending(NamedTuple):
-    """A record that waits for its outcome."""
-
-    value: str
-    key: bytes | None
-    payload: bytes
-    deadline: float
-
-
-class _Batch:
-    """Records that go out together, again and again."""
-
-    __slots__ = ("attempt", "data", "deadline", "done", "records", "tries")
-
-    def __init__(self, records: list[_Pending]) -> None:
-        self.records = records
-        self.deadline = records[-1].deadline
-        self.data = b""
-        self.attempt = 0
-        """Changes with everything that makes an answer that is still out too late."""
-        self.tries = 0
-        self.done = False
-
-
-class _Lane(Client):
-    """What one producer sends to one partition."""
-
-    world: ConfiguredCluster
-
-    def __init__(
-        self, cluster: ConfiguredCluster, tp: TopicPartition, settings: ProducerSettings, book: SendBook
-    ) -> None:
-        super().__init__(cluster)
-        self.tp = tp
-        self._settings = settings
-        self._book = book
-        self._queue: deque[_Pending] = deque()
-        self._flying: list[_Batch] = []
-        self._in_flight_max = 1 if settings.idempotence else settings.max_in_flight
-        self._lingering = False
-        self._numbers = SequenceNumbers(cluster.new_producer_id()) if settings.idempotence else SequenceNumbers()
-
-    def add(self, value: str, key: bytes | None, payload: bytes) -> None:
-        deadline = self.world.now + self._settings.delivery_timeout_ms / 1000
-        self._queue.append(_Pending(value, key, payload, deadline))
-        if not self._lingering:
-            self._lingering = True
-            self.world.scheduler.at(self._settings.linger_ms / 1000, self._lingered)
-
-    def _lingered(self) -> None:
-        self._lingering = False
-        self._pump()
-
-    def _pump(self) -> None:
-        while self._queue and len(self._flying) < self._in_flight_max:
-            if self._queue[0].deadline <= self.world.now:
-                self._complete([self._queue.popleft()], INFO, TIMED_OUT)
-                continue
-            records, size = [self._queue.popleft()], 0
-            while self._queue and size + len(self._queue[0].payload) <= BATCH_BYTES_MAX:
-                size += len(self._queue[0].payload)
-                records.append(self._queue.popleft())
-            batch = _Batch(records)
-            self._flying.append(batch)
-            self._build(batch)
-            self.world.scheduler.at(batch.deadline - self.world.now, lambda b=batch: self._expire(b))  # type: ignore[misc]
-            self._send(batch)
-
-    def _build(self, batch: _Batch) -> None:
-        records = [Record(i, self.world.now_ms, r.key, r.payload) for i, r in enumerate(batch.records)]
-        batch.data = self._numbers.build(records)
-
-    # -- one batch --------------------------------------------------------------------------------------------------------
-
-    def _send(self, batch: _Batch) -> None:
-        if batch.done:
-            return
-        batch.attempt += 1
-        attempt, tp, data = batch.attempt, self.tp, batch.data
-        acks = KAFKA_ACKS[self._settings.acks]
-
-        def is_current() -> bool:
-            return not batch.done and batch.attempt == attempt
-
-        def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.gate.produce([(tp, data)], acks, reply)
-
-        def answered(answer: Any) -> None:
-            if is_current():
-                self._answered(batch, *answer[0])
-
-        def failed() -> None:
-            if is_current():
-                self._again(batch, ErrorCode.NETWORK_EXCEPTION)
-
-        leader, _ = self.leader(tp)
-        if leader < 0:
-            self._again(batch, ErrorCode.LEADER_NOT_AVAILABLE)
-            return
-        batch.tries += 1
-        self.world.network.request(leader, serve, answered, failed)
-        if acks == 0:
-            self._finish(batch, INFO, UNASKED)
-            return
-        self.world.scheduler.at(REQUEST_TIMEOUT_S, failed)
-
-    def _answered(self, batch: _Batch, error: ErrorCode, offset: int) -> None:
-        if not error:
-            self._finish(batch, OK, None, offset)
-        elif error in OUT_OF_SEQUENCE and self._settings.idempotence:
-            self._numbers.begin_anew()
-            self._build(batch)
-            self._again(batch, error)
-        elif is_retriable(error):
-            self._again(batch, error)
-        else:
-            self._finish(batch, self._settings.outcome_of_error(error), error.name)
-
-    def _again(self, batch: _Batch, error: ErrorCode) -> None:
-        """Send it again after a while, unless it was sent often enough."""
-        batch.attempt += 1
-        if self._settings.retries is not None and batch.tries > self._settings.retries:
-            self._finish(batch, self._settings.outcome_of_error(error), error.name)
-            return
-        self.world.scheduler.at(RETRY_BACKOFF_S, lambda: self._send(batch))
-
-    def _expire(self, batch: _Batch, error: str = TIMED_OUT) -> None:
-        if not batch.done:
-            self._numbers.begin_anew()  # whether its sequence numbers are used up, nobody knows
-            self._finish(batch, INFO, error)
-
-    def _finish(self, batch: _Batch, outcome: str, error: str | None, offset: int | None = None) -> None:
-        batch.done = True
-        self._flying.remove(batch)
-        self._complete(batch.records, outcome, error, offset)
-        self._pump()
-
-    def _complete(self, records: list[_Pending], outcome: str, error: str | None, offset: int | None = None) -> None:
-        for index, record in enumerate(records):
-            place = None if offset is None or offset < 0 else offset + index
-            self._book.completed(outcome, *self.tp, place, record.value, error)
-
-    def purge(self) -> None:
-        """Give up everything that has no outcome."""
-        waiting = list(self._queue)
-        self._queue.clear()
-        for batch in list(self._flying):
-            self._expire(batch, PURGED)
-        self._complete(waiting, INFO, PURGED)
-
-
-class SimProducer:
+class SimProducer(Sending):
     """One producer; see `minikafka_chaos.load.workload.RecordingProducer`, its like in real time."""
+
+    timeout_s = REQUEST_TIMEOUT_S
+    backoff_s = hurry_s = RETRY_BACKOFF_S
 
     def __init__(
         self,
@@ -212,10 +70,16 @@ class SimProducer:
         tally: Tally,
     ) -> None:
         self.process = process
-        self._cluster = cluster
+        self.acks = KAFKA_ACKS[settings.acks]
+        self.in_flight_max = 1 if settings.idempotence else settings.max_in_flight
+        self._scheduler = cluster.scheduler
         self._settings = settings
         self._book = SendBook(process, history, tally)
-        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._queues: defaultdict[TopicPartition, deque[tuple[float, Outgoing]]] = defaultdict(deque)
+        """With the time at which each record is given up."""
+        self._lingering = False
+        producer_id = cluster.new_producer_id() if settings.idempotence else NO_PRODUCER_ID
+        self._producer = Producer(cluster, self, producer_id=producer_id)
 
     @property
     def outstanding(self) -> int:
@@ -223,16 +87,68 @@ class SimProducer:
 
     def send(self, topic: str, partition: int, value: str, key: str | None = None, record_bytes: int = 0) -> None:
         """Begin to send one record."""
-        tp = TopicPartition(topic, partition)
         self._book.invoked(topic, partition, value)
-        lane = self._lanes.get(tp)
-        if lane is None:
-            lane = self._lanes[tp] = _Lane(self._cluster, tp, self._settings, self._book)
-        lane.add(value, key.encode() if key is not None else None, padded(value, record_bytes))
+        record = Outgoing(value, key.encode() if key is not None else None, padded(value, record_bytes))
+        deadline = self._scheduler.now + self._settings.delivery_timeout_ms / 1000
+        self._queues[self._producer.lane(TopicPartition(topic, partition)).tp].append((deadline, record))
+        if not self._lingering:
+            self._lingering = True
+            self._scheduler.at(self._settings.linger_ms / 1000, self._lingered)
+
+    def _lingered(self) -> None:
+        self._lingering = False
+        self._producer.pump()
+
+    def refill(self, lane: Lane) -> None:
+        queue, now = self._queues[lane.tp], self._scheduler.now
+        while queue and lane.has_room:
+            deadline, record = queue.popleft()
+            if deadline <= now:
+                self._complete(lane.tp, [record], INFO, TIMED_OUT)
+                continue
+            records, size = [record], 0
+            while queue and size + len(queue[0][1].payload) <= BATCH_BYTES_MAX:
+                deadline, record = queue.popleft()
+                size += len(record.payload)
+                records.append(record)
+            self._scheduler.at(deadline - now, partial(self._expire, lane.make(records), TIMED_OUT))
+
+    def _expire(self, batch: SentBatch, error: str) -> None:
+        lane = self._producer.lanes[batch.tp]
+        if batch in lane.unanswered:
+            lane.numbers.begin_anew()  # whether its sequence numbers are used up, nobody knows
+            self._complete(batch.tp, batch.records, INFO, error)
+            lane.drop(batch)
+
+    def acknowledged(self, batch: SentBatch, offset: int) -> None:
+        outcome, error = (OK, None) if self.acks else (INFO, UNASKED)
+        self._complete(batch.tp, batch.records, outcome, error, offset)
+
+    def gives_up(self, batch: SentBatch, error: ErrorCode) -> bool:
+        retried = is_retriable(error) or (self._settings.idempotence and error in OUT_OF_SEQUENCE)
+        if retried and (self._settings.retries is None or batch.tries <= self._settings.retries):
+            return False
+        self._complete(batch.tp, batch.records, self._settings.outcome_of_error(error), error.name)
+        return True
+
+    def _complete(
+        self,
+        tp: TopicPartition,
+        records: Iterable[Outgoing],
+        outcome: str,
+        error: str | None,
+        offset: int = NO_OFFSET,
+    ) -> None:
+        for index, record in enumerate(records):
+            self._book.completed(outcome, *tp, None if offset < 0 else offset + index, record.value, error)
 
     def purge(self) -> None:
-        for lane in self._lanes.values():
-            lane.purge()
+        """Give up everything that has no outcome."""
+        for tp, lane in self._producer.lanes.items():
+            waiting = [record for _, record in self._queues.pop(tp, ())]
+            for batch in list(lane.unanswered):
+                self._expire(batch, PURGED)
+            self._complete(tp, waiting, INFO, PURGED)
 
 
 class SimLoad:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.records import Record
 from minikafka.protocol.types import TopicPartition
 from minikafka.reliability.record import ConsumedRecord
 from minikafka_chaos.errors import ToolTrouble
@@ -13,7 +14,6 @@ from minikafka_chaos.load.clients import ReadBack, ReadProgress
 from minikafka_chaos.load.load import (
     COMMIT_WAIT_S,
     FINAL_PROCESS,
-    REQUEST_TIMEOUT_MS,
     RETRY_BACKOFF_MS,
     SAMPLE_INTERVAL_S,
     TAIL_PROCESS,
@@ -21,136 +21,82 @@ from minikafka_chaos.load.load import (
 )
 from minikafka_chaos.record.history import HistoryWriter
 
-from minikafka_simulator.clients.log_reader import LogReader, Parted
+from minikafka_simulator.clients.log_reader import Bounds, Found, LogReader, Parted, Reading
 
 if TYPE_CHECKING:
     from minikafka_simulator.ground.configured import ConfiguredCluster
 
-FETCH_BYTES = 1 << 20
-IDLE_S = 0.05
-"""How long a reader that is at the end waits before it asks again."""
-
-REQUEST_TIMEOUT_S = REQUEST_TIMEOUT_MS / 1000
 RETRY_BACKOFF_S = RETRY_BACKOFF_MS / 1000
 PARTED = "_LOG_TRUNCATION"
 """librdkafka's name for what KIP-320 finds: the reader has read what is no longer there."""
 
-Bounds = tuple[int, int]
-"""(log start, end offset) as a leader tells them."""
 
+class _Collecting(Reading):
+    """Keeps the records, and writes no history. What is refused, another leader has, or the same one later."""
 
-class _ToTheEnd(LogReader):
-    """Reads one partition. `end`: stop there; None: follow for ever."""
-
-    world: ConfiguredCluster
-    fetch_bytes = FETCH_BYTES
-    timeout_s = REQUEST_TIMEOUT_S
-    unled_s = down_s = RETRY_BACKOFF_S
-
-    def __init__(self, cluster: ConfiguredCluster, tp: TopicPartition) -> None:
-        super().__init__(cluster, tp)
-        self.end: int | None = None
-
-    @property
-    def done(self) -> bool:
-        return self.end is not None and self.position >= self.end
-
-
-class _Collector(_ToTheEnd):
-    """Keeps the records that a partition has when its leader is asked; writes no history."""
-
-    def __init__(self, cluster: ConfiguredCluster, tp: TopicPartition) -> None:
-        super().__init__(cluster, tp)
+    def __init__(self) -> None:
         self.records: list[ConsumedRecord] = []
 
-    def begin(self) -> None:
-        """Ask for the end until somebody tells, and read up to it."""
-        leader, epoch = self.leader(self.tp)
+    def took(self, reader: LogReader, found: Found) -> None:
+        self.records.append(consumed(reader.tp, found.record))
 
-        def answered(answer: Any) -> None:
-            if self.end is None:
-                start, self.end, _ = answer
-                self.put(start)
-                self.poll()
 
-        if self.end is None and not self.stopped:
-            if leader >= 0:
-                self.world.network.request(leader, self.bounds(epoch), answered)
-            self.world.scheduler.at(RETRY_BACKOFF_S, self.begin)
-
-    def refused(self, error: ErrorCode, parted: Parted | None) -> float:
-        del error, parted  # another leader, or the same one later, has it
-        return RETRY_BACKOFF_S
-
-    def took(self, raw: bytes) -> float:
-        for _, _, record in self.read(raw):
-            timestamp, headers = record.timestamp, tuple(record.headers)
-            self.records.append(ConsumedRecord(self.tp, record.offset, timestamp, record.key, record.value, headers))
-        return 0.0 if raw else IDLE_S
+def consumed(tp: TopicPartition, record: Record) -> ConsumedRecord:
+    """Make of a record what programs are given."""
+    return ConsumedRecord(tp, record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
 
 
 def committed_records(
     cluster: ConfiguredCluster, partitions: Sequence[TopicPartition], deadline_s: float
 ) -> list[ConsumedRecord]:
     """See `minikafka_chaos.load.clients.Clients`."""
-    readers = [_Collector(cluster, tp) for tp in partitions]
-    for reader in readers:
-        reader.begin()
-    read = cluster.run_until(lambda: all(reader.done for reader in readers), deadline_s)
-    for reader in readers:
-        reader.stopped = True
-    if not read:
+    collecting = [_Collecting() for _ in partitions]
+    readers = [LogReader(cluster, tp, each) for tp, each in zip(partitions, collecting, strict=True)]
+    deadline = cluster.now + deadline_s
+    for reader, start in _bounds(cluster, readers, deadline, {}).items():
+        reader.put(start)
+    if not _read(cluster, readers, deadline):
         behind = ", ".join(str(reader.tp) for reader in readers if not reader.done)
         raise ToolTrouble(f"the end of {behind} was not reached in {deadline_s:g} s")
-    return [record for reader in readers for record in reader.records]
+    return [record for each in collecting for record in each.records]
 
 
-class _Reader(_ToTheEnd):
-    """Writes what it reads into a history."""
+def _read(cluster: ConfiguredCluster, readers: Sequence[LogReader], deadline: float) -> bool:
+    """Have those read that know where to end; whether all have come there."""
+    for reader in readers:
+        if reader.end is not None:
+            reader.poll()
+    read = cluster.run_until(lambda: all(reader.done for reader in readers), max(0.0, deadline - cluster.now))
+    for reader in readers:
+        reader.stopped = True
+    return read
 
-    def __init__(self, cluster: ConfiguredCluster, process: int, tp: TopicPartition, history: HistoryWriter) -> None:
-        super().__init__(cluster, tp)
-        self.process = process
-        self.history = history
-        self._batch = 0
-        self._asked_bounds = 0
 
-    def place(self, offset: int) -> None:
+class _Recording(Reading):
+    """Writes what is read into a history, as of one process."""
+
+    def __init__(self, process: int, history: HistoryWriter) -> None:
+        self._process = process
+        self._history = history
+
+    def place(self, reader: LogReader, offset: int) -> None:
         """Read from this offset on."""
-        self.put(offset)
-        self.history.assign(self.process, *self.tp, offset)
+        reader.put(offset)
+        self._history.assign(self._process, *reader.tp, offset)
 
-    def ask_bounds(self, on_answer: Callable[[Bounds], None]) -> None:
-        """Ask the leader for the ends of the log, once; an answer that comes after the next question is none."""
-        leader, epoch = self.leader(self.tp)
-        self._asked_bounds += 1
-        number = self._asked_bounds
+    def bounded(self, reader: LogReader, bounds: Bounds) -> None:
+        self._history.log_bounds(self._process, *reader.tp, *bounds)
 
-        def answered(answer: Any) -> None:
-            start, end, _ = answer
-            if not self.stopped and self._asked_bounds == number:
-                self.history.log_bounds(self.process, *self.tp, start, end)
-                on_answer((start, end))
-
-        if leader >= 0:
-            self.world.network.request(leader, self.bounds(epoch), answered)
-
-    def refused(self, error: ErrorCode, parted: Parted | None) -> float:
+    def refused(self, reader: LogReader, error: ErrorCode, parted: Parted | None) -> None:
         """Go on at the end of what is there now where the position is wrong; whatever was lost, the final reader will tell."""
         if parted is not None or error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self.history.poll_failed(self.process, *self.tp, PARTED if parted is not None else error.name)
-            self.ask_bounds(lambda bounds: self.place(bounds[1]))
-        return RETRY_BACKOFF_S
+            self._history.poll_failed(self._process, *reader.tp, PARTED if parted is not None else error.name)
+            reader.ask_bounds(lambda bounds: self.place(reader, bounds[1]))
 
-    def took(self, raw: bytes) -> float:
-        if not raw:
-            return IDLE_S
-        self._batch += 1
-        for header, _, record in self.read(raw):
-            value = unique_part(record.value)
-            epoch = header.partition_leader_epoch
-            self.history.poll(self.process, self._batch, *self.tp, record.offset, value, epoch)
-        return 0.0
+    def took(self, reader: LogReader, found: Found) -> None:
+        record, epoch = found.record, found.header.partition_leader_epoch
+        value = unique_part(record.value)
+        self._history.poll(self._process, reader.number, *reader.tp, record.offset, value, epoch)
 
 
 class SimTailReader:
@@ -162,12 +108,13 @@ class SimTailReader:
         self, cluster: ConfiguredCluster, partitions: Sequence[TopicPartition], history: HistoryWriter
     ) -> None:
         self._cluster = cluster
-        self._readers = [_Reader(cluster, TAIL_PROCESS, tp, history) for tp in partitions]
+        self._recording = _Recording(TAIL_PROCESS, history)
+        self._readers = [LogReader(cluster, tp, self._recording) for tp in partitions]
         self._stopped = False
 
     def start(self) -> None:
         for reader in self._readers:
-            reader.place(0)
+            self._recording.place(reader, 0)
             self._cluster.scheduler.at(0.0, reader.poll)
         self._cluster.scheduler.at(SAMPLE_INTERVAL_S, self._sample)
 
@@ -193,55 +140,51 @@ def read_back(
 ) -> ReadBack:
     """See `minikafka_chaos.load.clients.Clients`."""
     deadline = cluster.now + deadline_s
-    readers = [_Reader(cluster, FINAL_PROCESS, tp, history) for tp in partitions]
+    recording = _Recording(FINAL_PROCESS, history)
+    readers = [LogReader(cluster, tp, recording) for tp in partitions]
     starts = _bounds(cluster, readers, deadline, history.acknowledged_to)
-    for reader in readers:
-        if reader.tp in starts:
-            reader.place(starts[reader.tp])
-            reader.poll()
-    cluster.run_until(lambda: all(reader.done for reader in readers), max(0.0, deadline - cluster.now))
+    for reader, start in starts.items():
+        recording.place(reader, start)
+    _read(cluster, readers, deadline)
     result = ReadBack()
     for reader in readers:
-        reader.stopped = True
-        if reader.done:
-            history.read_done(reader.process, *reader.tp, reader.position)
-        else:
-            history.read_done(reader.process, *reader.tp, -1, "deadline")
-        result.records += reader.position - starts.get(reader.tp, 0)
+        to, error = (reader.position, None) if reader.done else (-1, "deadline")
+        history.read_done(FINAL_PROCESS, *reader.tp, to, error)
+        result.records += reader.position - starts.get(reader, 0)
     result.missing = tuple(reader.tp for reader in readers if not reader.done)
     result.complete = not result.missing
     if progress is not None:
-        progress(result.records, sum((reader.end or 0) - starts.get(reader.tp, 0) for reader in readers))
+        progress(result.records, sum((reader.end or 0) - starts.get(reader, 0) for reader in readers))
     return result
 
 
 def _bounds(
     cluster: ConfiguredCluster,
-    readers: Sequence[_Reader],
+    readers: Sequence[LogReader],
     deadline: float,
     acknowledged_to: Mapping[TopicPartition, int],
-) -> dict[TopicPartition, int]:
+) -> dict[LogReader, int]:
     """Ask for the ends of each partition until they are known, and above what was acknowledged or not so for `COMMIT_WAIT_S`.
 
     Sets the readers' ends, answers the starts.
     """
-    starts: dict[TopicPartition, int] = {}
-    settled: set[TopicPartition] = set()
+    starts: dict[LogReader, int] = {}
+    settled: set[LogReader] = set()
     waited_by = min(cluster.now + COMMIT_WAIT_S, deadline)
 
-    def learn(reader: _Reader) -> Callable[[Bounds], None]:
+    def learn(reader: LogReader) -> Callable[[Bounds], None]:
         def answered(bounds: Bounds) -> None:
-            if reader.tp in settled:
+            if reader in settled:
                 return
-            starts[reader.tp], reader.end = bounds
+            starts[reader], reader.end = bounds
             if bounds[1] > acknowledged_to.get(reader.tp, -1) or cluster.now > waited_by:
-                settled.add(reader.tp)
+                settled.add(reader)
 
         return answered
 
     while len(settled) < len(readers) and cluster.now < deadline:
         for reader in readers:
-            if reader.tp not in settled:
+            if reader not in settled:
                 reader.ask_bounds(learn(reader))
         cluster.run_until(lambda: len(settled) == len(readers), RETRY_BACKOFF_S)
     return starts

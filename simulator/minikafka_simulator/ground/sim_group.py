@@ -15,9 +15,9 @@ from minikafka_chaos.load.clients import GroupSettings
 from minikafka_chaos.load.load import MEMBER_PROCESS
 from minikafka_chaos.record.history import HistoryWriter
 
-from minikafka_simulator.clients.group_client import RETRY_S
-from minikafka_simulator.ground.sim_member import SimMember
-from minikafka_simulator.ground.sim_reliable_member import SimReliableMember
+from minikafka_simulator.clients.group_member import RETRY_S, GroupMember
+from minikafka_simulator.ground.sim_member import Working
+from minikafka_simulator.ground.sim_reliable_member import WorkingReliably
 
 if TYPE_CHECKING:
     from minikafka_simulator.ground.configured import ConfiguredCluster
@@ -48,7 +48,7 @@ class SimGroup:
         self._settings = settings
         self._partitions = tuple(partitions)
         self._make_topic = make_topic
-        self._members: dict[int, SimMember] = {}
+        self._members: dict[int, Working] = {}
         self._processes = MEMBER_PROCESS
 
     def start(self) -> None:
@@ -71,8 +71,9 @@ class SimGroup:
             raise ToolTrouble(f"member {number} runs")
         self._processes += 1
         self.history.join(self._processes, self._settings.group)
-        kind = SimReliableMember if self._settings.poison_every else SimMember
-        self._members[number] = kind(self, self._settings, self._partitions, self._processes)
+        kind = WorkingReliably if self._settings.poison_every else Working
+        duty = self._members[number] = kind(self, self._settings, self._processes)
+        GroupMember(self.cluster, self._settings.group, self._partitions, duty, number)
 
     def crash_member(self, number: int, moment: str, deadline_s: float) -> bool:
         member = self._members.get(number)

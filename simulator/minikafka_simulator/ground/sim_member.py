@@ -1,30 +1,25 @@
-"""A member of the simulation ground's consumer group: reads, works, commits (or commits, and then works).
+"""What a member of the simulation ground's consumer group does: reads, works, commits (or commits, and then works).
 
 It does what `minikafka_chaos.load.group_member` does with librdkafka, and looks up itself where to begin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from minikafka.groups.records import CommittedOffset
-from minikafka.groups.requests import CommitRequest, LeaveResult, MemberIdentity
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import Record
 from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.load.clients import GroupSettings
 from minikafka_chaos.load.load import unique_part
 
-from minikafka_simulator.clients.group_client import TIMEOUT_S, GroupClient
+from minikafka_simulator.clients.group_member import TIMEOUT_S, Committed, Duty, GroupMember
 from minikafka_simulator.clients.log_reader import LogPosition
 
 if TYPE_CHECKING:
-    from minikafka_simulator.ground.configured import ConfiguredCluster
     from minikafka_simulator.ground.sim_group import SimGroup
 
-REBALANCE_MS: Final = 300_000
-"""max.poll.interval.ms, by which librdkafka's members let a rebalance wait for them."""
 BEATS: Final = 3
 """Heartbeats in a session, as by default."""
 POLL_S: Final = 0.1
@@ -35,18 +30,18 @@ FETCH_BYTES: Final = 2_000
 COMMIT_TIMEOUT_S: Final = 10.0
 
 
-class SimMember(GroupClient):
+class Working(Duty):
     """One process of a member. `process`: its number in the history."""
 
-    world: ConfiguredCluster
+    rebalance_ms = 300_000
+    """max.poll.interval.ms, by which librdkafka's members let a rebalance wait for them."""
 
-    def __init__(
-        self, group: SimGroup, settings: GroupSettings, partitions: Sequence[TopicPartition], process: int
-    ) -> None:
-        super().__init__(group.cluster, settings.group, partitions, settings.session_timeout_ms, REBALANCE_MS)
+    def __init__(self, group: SimGroup, settings: GroupSettings, process: int) -> None:
+        self.session_ms = settings.session_timeout_ms
         self.process = process
         self.dies = ""
         self.leaves = self.over = False
+        self.world = group.cluster
         self._owner = group
         self._history = group.history
         self._settings = settings
@@ -54,26 +49,25 @@ class SimMember(GroupClient):
         self._batch = 0
         self._beat_at = 0.0
         """When the next heartbeat is due, whatever else the coordinator hears: only its answer tells of a rebalance."""
-        self.world.scheduler.at(0.0, self.join)
+
+    def begin(self, member: GroupMember) -> None:
+        super().begin(member)
+        self.world.scheduler.at(0.0, member.join)
 
     def _ends(self) -> None:
         """Its process is no more."""
-        self.forget()
+        self.member.forget()
         self.over = True
 
     # -- where to begin -------------------------------------------------------------------------------------------------
 
-    def given(self) -> None:
-        def take(offsets: Mapping[TopicPartition, CommittedOffset | None]) -> None:
-            self._places = {tp: LogPosition(self.world, tp, NOWHERE) for tp in self.assigned}
-            for tp, committed in offsets.items():
-                if committed is not None:
-                    self._put(self._places[tp], committed.offset)
-            self.stable = True
-            self._beat_later()
-            self.go_on()
-
-        self.ask_committed(take)
+    def committed(self, offsets: Committed, asked: float) -> None:
+        del asked
+        self._places = {tp: LogPosition(self.world, tp, NOWHERE) for tp in self.member.assigned}
+        for tp, committed in offsets.items():
+            if committed is not None:
+                self._put(self._places[tp], committed.offset)
+        self._beat_later()
 
     def _put(self, place: LogPosition, offset: int) -> None:
         place.put(offset)
@@ -89,30 +83,30 @@ class SimMember(GroupClient):
             self._put(place, start if self._settings.reset == "earliest" else end)
             self.go_on()
 
-        self.ask_broker(leader, place.bounds(epoch), answered, self.go_on, TIMEOUT_S)
+        self.member.ask_broker(leader, place.bounds(epoch), answered, self.go_on, TIMEOUT_S)
 
     # -- reading, working, committing -----------------------------------------------------------------------------------
 
     def go_on(self) -> None:
         if self.leaves:
-            self._leave()
+            self.give_back(lambda: self.member.leave(self._ends))
             return
         if self.world.now >= self._beat_at:
             self._beat_later()
-            self.heartbeat()
+            self.member.heartbeat()
             return
-        if not self.assigned:
-            self.later(POLL_S, self.go_on)
+        if not self.member.assigned:
+            self.member.later(POLL_S, self.go_on)
             return
         self._batch += 1
-        place = self._places[self.assigned[self._batch % len(self.assigned)]]
+        place = self._places[self.member.assigned[self._batch % len(self.member.assigned)]]
         if place.position == NOWHERE:
             self._reset(place)
         else:
             self._poll(place)
 
     def _beat_later(self) -> None:
-        self._beat_at = self.world.now + self._session_ms / 1000 / BEATS
+        self._beat_at = self.world.now + self.session_ms / 1000 / BEATS
 
     def _poll(self, place: LogPosition) -> None:
         leader, epoch = place.leader(place.tp)
@@ -124,9 +118,9 @@ class SimMember(GroupClient):
             elif not error and (records := self._take(place, raw)):
                 self._work_on(place, records)
             else:
-                self.later(POLL_S, self.go_on)
+                self.member.later(POLL_S, self.go_on)
 
-        self.ask_broker(leader, place.fetch(epoch, FETCH_BYTES), answered, self.go_on, TIMEOUT_S)
+        self.member.ask_broker(leader, place.fetch(epoch, FETCH_BYTES), answered, self.go_on, TIMEOUT_S)
 
     def _take(self, place: LogPosition, raw: bytes) -> list[Record]:
         found = []
@@ -157,22 +151,19 @@ class SimMember(GroupClient):
 
     def _commit(self, offsets: Mapping[TopicPartition, int], then: Callable[[], None]) -> None:
         """Where it is refused (a rebalance, a coordinator that died) the member goes on, as programs with auto-commit do."""
-        committed = {tp: CommittedOffset(offset) for tp, offset in offsets.items()}
-        request = CommitRequest(self.group, committed, self.member_id, generation=self.generation)
 
-        def answered(results: dict[TopicPartition, ErrorCode]) -> None:
-            error = next((code for code in results.values() if code is not ErrorCode.NONE), ErrorCode.NONE)
+        def answered(error: ErrorCode) -> None:
             self._commit_ended(offsets, None if error is ErrorCode.NONE else error.name)
-            if error in (ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
+            if self.dies or error in (ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
                 then()
             else:
-                then() if self.dies else self.refused(error)
+                self.member.refused(error)
 
         def lost() -> None:
             self._commit_ended(offsets, "_TIMED_OUT")
             then()
 
-        self.ask(lambda broker, reply: broker.coordinator.commit(request, reply), answered, lost, COMMIT_TIMEOUT_S)
+        self.member.commit(offsets, answered, lost, COMMIT_TIMEOUT_S)
 
     def _commit_ended(self, offsets: Mapping[TopicPartition, int], error: str | None) -> None:
         """Write down what became of a commit; with an error nobody knows."""
@@ -180,13 +171,3 @@ class SimMember(GroupClient):
             self._history.commit(self.process, *tp, offset, error)
             if error is None:
                 self._owner.stands[tp] = offset
-
-    def _leave(self) -> None:
-        identity = MemberIdentity(self.member_id)
-
-        def answered(_: LeaveResult) -> None:
-            self._ends()
-
-        self.ask(
-            lambda broker, reply: broker.coordinator.leave(self.group, identity, reply), answered, self._ends, TIMEOUT_S
-        )

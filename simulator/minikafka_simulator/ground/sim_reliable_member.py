@@ -1,4 +1,4 @@
-"""A member with records that cannot be processed: `minikafka_chaos.load.reliable_member`, with the simulation's requests.
+"""What a member does with records that cannot be processed: see `minikafka_chaos.load.reliable_member`.
 
 What is done with each record, and when its offset may be committed, is decided by the same classes as in a service:
 `minikafka.reliability.work` and `dead_letters`.
@@ -6,7 +6,7 @@ What is done with each record, and when its offset may be committed, is decided 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +14,6 @@ from minikafka.protocol.errors import ErrorCode, is_retriable
 from minikafka.protocol.records import Record
 from minikafka.protocol.types import TopicPartition
 from minikafka.reliability.dead_letters import DeadLetter, KnownLetters, dead_letter_topic, home
-from minikafka.reliability.record import ConsumedRecord
 from minikafka.reliability.work import Attempt, DeadLetterNotWritten, Work, WriteDeadLetter
 from minikafka_chaos.load.clients import GroupSettings
 from minikafka_chaos.load.dead_letters import (
@@ -28,10 +27,11 @@ from minikafka_chaos.load.dead_letters import (
 )
 from minikafka_chaos.load.load import unique_part
 
-from minikafka_simulator.clients.group_client import RETRY_S, TIMEOUT_S
+from minikafka_simulator.clients.group_member import RETRY_S, TIMEOUT_S
 from minikafka_simulator.clients.log_reader import LogPosition
-from minikafka_simulator.clients.sequence_numbers import SequenceNumbers
-from minikafka_simulator.ground.sim_member import FETCH_BYTES, POLL_S, SimMember
+from minikafka_simulator.clients.producer import SequenceNumbers
+from minikafka_simulator.ground.reading import consumed
+from minikafka_simulator.ground.sim_member import FETCH_BYTES, POLL_S, Working
 from minikafka_simulator.machine.network import Reply
 
 if TYPE_CHECKING:
@@ -57,12 +57,11 @@ class _Letter:
     """The same each time that it is sent: the leader takes it once."""
 
 
-class SimReliableMember(SimMember):
+class WorkingReliably(Working):
     """Dies, where it is asked to, between a dead letter and its commit, whichever comes first."""
 
-    def __init__(
-        self, group: SimGroup, settings: GroupSettings, partitions: Sequence[TopicPartition], process: int
-    ) -> None:
+    def __init__(self, group: SimGroup, settings: GroupSettings, process: int) -> None:
+        super().__init__(group, settings, process)
         self._work = Work(RETRIES)
         self._known_letters = KnownLetters(settings.group)
         self._letter: _Letter | None = None
@@ -70,29 +69,17 @@ class SimReliableMember(SimMember):
         self._numbers: dict[TopicPartition, SequenceNumbers] = {}
         self._paused: set[TopicPartition] = set()
         self._commit_at = 0.0
-        super().__init__(group, settings, partitions, process)
 
     # -- the group ------------------------------------------------------------------------------------------------------
 
-    def given(self) -> None:
+    def assigned(self) -> None:
         self._letter = None
         self._work.revoked(self._work.assignment())
-        self._work.assigned(self.assigned)
+        self._work.assigned(self.member.assigned)
         self._paused.clear()
-        super().given()
 
-    def join(self) -> None:
-        """In a rebalance, commit what is done before its partitions are another's."""
-        if self.stable:
-            self.stable = False
-            self._commit_what_is_done(self.join)
-        else:
-            super().join()
-
-    def _leave(self) -> None:
-        self._commit_what_is_done(super()._leave)
-
-    def _commit_what_is_done(self, then: Callable[[], None]) -> None:
+    def give_back(self, then: Callable[[], None]) -> None:
+        """Commit what is done."""
         self._commit_at = self.world.now + COMMIT_S
         offsets = self._work.commits()
         if offsets:
@@ -110,19 +97,19 @@ class SimReliableMember(SimMember):
     def go_on(self) -> None:
         now = self.world.now
         if self.leaves and self._letter is None:
-            self._leave()
+            super().go_on()
         elif now >= self._beat_at:
             self._beat_later()
-            self.heartbeat()
+            self.member.heartbeat()
         elif self._letter is not None:
             self._write_on(self._letter)
         elif now >= self._commit_at:
-            self._commit_what_is_done(self.go_on)
+            self.give_back(self.go_on)
         elif (step := self._work.next(now)) is None:
             super().go_on()
         elif isinstance(step, Attempt):
             self._attempt(step)
-            self.later(0.0, self.go_on)
+            self.member.later(0.0, self.go_on)
         else:
             self._letter = self._begin_letter(step)
             self._write_on(self._letter)
@@ -130,13 +117,13 @@ class SimReliableMember(SimMember):
     def _poll(self, place: LogPosition) -> None:
         self._paused.difference_update(self._work.to_resume())
         if place.tp in self._paused:
-            self.later(POLL_S, self.go_on)
+            self.member.later(POLL_S, self.go_on)
         else:
             super()._poll(place)
 
     def _work_on(self, place: LogPosition, records: list[Record]) -> None:
         for record in records:
-            self._work.fetched(_consumed(place.tp, record))
+            self._work.fetched(consumed(place.tp, record))
         self._paused.update(self._work.to_pause())
         self.go_on()
 
@@ -177,7 +164,7 @@ class SimReliableMember(SimMember):
     def _again(self, letter: _Letter, error: str) -> None:
         """It was not written, or nobody knows."""
         if self.world.now < letter.until:
-            self.later(RETRY_S, self.go_on)
+            self.member.later(RETRY_S, self.go_on)
             return
         self._letter = None
         if letter.batch:
@@ -186,13 +173,13 @@ class SimReliableMember(SimMember):
             self._work.failed(letter.step, TimeoutError(error), self.world.now)
         except DeadLetterNotWritten as reason:
             self._owner.failure = reason
-        self.later(RETRY_S, self.go_on)
+        self.member.later(RETRY_S, self.go_on)
 
     def _written(self, letter: _Letter) -> None:
         def done() -> None:
             self._letter = None
             self._work.succeeded(letter.step)
-            self.later(0.0, self.go_on)
+            self.member.later(0.0, self.go_on)
 
         self._or_die(BEFORE_COMMIT, done)
 
@@ -206,7 +193,9 @@ class SimReliableMember(SimMember):
             place.put(self._known_letters.read_from(place.tp, low))
             self._read_letters(letter, place, high)
 
-        self.ask_broker(leader, place.bounds(epoch), answered, lambda: self._again(letter, "no end told"), TIMEOUT_S)
+        self.member.ask_broker(
+            leader, place.bounds(epoch), answered, lambda: self._again(letter, "no end told"), TIMEOUT_S
+        )
 
     def _read_letters(self, letter: _Letter, place: LogPosition, high: int) -> None:
         if place.position >= high:
@@ -225,11 +214,11 @@ class SimReliableMember(SimMember):
                 self._again(letter, "dead letters could not be read")
                 return
             for _, _, record in place.read(raw):
-                self._known_letters.take(_consumed(place.tp, record))
+                self._known_letters.take(consumed(place.tp, record))
             self._read_letters(letter, place, high)
 
         lost = lambda: self._again(letter, "dead letters could not be read")  # noqa: E731
-        self.ask_broker(leader, place.fetch(epoch, FETCH_BYTES), answered, lost, TIMEOUT_S)
+        self.member.ask_broker(leader, place.fetch(epoch, FETCH_BYTES), answered, lost, TIMEOUT_S)
 
     def _send(self, letter: _Letter) -> None:
         tp = letter.place
@@ -250,14 +239,10 @@ class SimReliableMember(SimMember):
                 letter.until = self.world.now
             self._again(letter, error.name)
 
-        self.ask_broker(leader, serve, answered, lambda: self._again(letter, "no answer"), TIMEOUT_S)
+        self.member.ask_broker(leader, serve, answered, lambda: self._again(letter, "no answer"), TIMEOUT_S)
 
     def _batch_of(self, letter: _Letter) -> bytes:
         step = letter.step
-        dead = DeadLetter(step.record, self.group, step.error, step.attempts)
+        dead = DeadLetter(step.record, self._settings.group, step.error, step.attempts)
         record = Record(0, self.world.now_ms, step.record.key, step.record.value, dead.headers())
         return self._numbers[letter.place].build([record])
-
-
-def _consumed(tp: TopicPartition, record: Record) -> ConsumedRecord:
-    return ConsumedRecord(tp, record.offset, record.timestamp, record.key, record.value, tuple(record.headers))

@@ -22,10 +22,10 @@ from minikafka_simulator.checks.checker import Checker
 from minikafka_simulator.checks.group_checks import SHARED
 from minikafka_simulator.checks.isr_checks import UNCLEAN_ELECTION
 from minikafka_simulator.clients.api_prober import ApiProber
-from minikafka_simulator.clients.clients import Consumer, EndOffsetWatcher, Producer
-from minikafka_simulator.clients.members import GroupMember
-from minikafka_simulator.clients.passing import PassingProducer
-from minikafka_simulator.clients.pipelining import PipelinedProducer
+from minikafka_simulator.clients.clients import Bursts, CheckedReading, Committing, EndOffsetWatcher, OneByOne, Passing
+from minikafka_simulator.clients.group_member import GroupMember
+from minikafka_simulator.clients.log_reader import LogReader
+from minikafka_simulator.clients.producer import Producer
 from minikafka_simulator.cluster.broker import SimBroker
 from minikafka_simulator.cluster.gate import FETCH_BYTES_MAX
 from minikafka_simulator.faults.disk_faults import DiskFaults
@@ -139,9 +139,9 @@ class World(FaultyCluster):
             for broker in self.brokers.values():
                 broker.disk.volumes[self.unflushed_dir] = size
         self.topic = [TopicPartition("t", i) for i in range(random.choice((1, 1, 2)))]
-        self.producers: list[Producer | PipelinedProducer] = []
+        self.producers: list[Producer] = []
         self.pipelining = None
-        self.consumers: list[Consumer] = []
+        self.consumers: list[LogReader] = []
         self.note(f"seed {seed}: {count} brokers, {len(self.topic)} partitions, min ISR {self.min_isr}")
         for broker in self.brokers.values():
             broker.start()
@@ -175,8 +175,8 @@ class World(FaultyCluster):
         self.scheduler.at(SUPERVISOR_SECONDS, lambda: None if broker.up else broker.start())
 
     def connections_closed(self, broker: SimBroker) -> None:
-        if self.pipelining is not None:
-            self.pipelining.broker_ended(broker.id)
+        for producer in self.producers:
+            producer.broker_ended(broker.id)
 
     def read_limit(self, follower: int, asked: int) -> int:
         if follower in self.served_whole:
@@ -227,21 +227,22 @@ class World(FaultyCluster):
         for tp in self.topic:
             for acks in (-1, -1, 1):
                 number += 1
-                self.producers.append(Producer(self, number, tp, acks))
-            self.consumers.append(Consumer(self, tp))
+                self.producers.append(Producer(self, OneByOne(self, number, acks), [tp], number))
+            self.consumers.append(LogReader(self, tp, CheckedReading(self)))
+            self.scheduler.at(0.5, self.consumers[-1].poll)
             EndOffsetWatcher(self, tp)
         if self.pipelined:
-            self.pipelining = PipelinedProducer(self, number + 1, self.topic)
+            self.pipelining = Producer(self, Bursts(self, number + 1), self.topic, number + 1)
             self.producers.append(self.pipelining)
         self.checker.groups.members += [
-            GroupMember(self, group, number) for group in self.groups for number in range(3)
+            GroupMember(self, group, SHARED, Committing(self), number) for group in self.groups for number in range(3)
         ]
         if self.groups:
             self.checker.groups.look()
         ApiProber(self, self.scheduler.seed)
         self.nemesis = Nemesis(self)
         if self.plan.passing and "remake_topic" in self.nemesis.profile.faults:
-            PassingProducer(self)
+            Producer(self, Passing(self))
         self.disk_faults = DiskFaults(self, self.nemesis, self.scheduler.seed)
         self.targeted_faults.begin(self.nemesis)
 

@@ -1,4 +1,4 @@
-"""What all simulated members of consumer groups have in common: they join, take their share, and do one thing at a time."""
+"""How every simulated member of a consumer group goes about it: it joins, takes its share, and does one thing at a time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from minikafka.groups.placement import OFFSETS_TOPIC, partition_for
 from minikafka.groups.records import CommittedOffset
 from minikafka.groups.requests import (
     UNKNOWN_MEMBER,
+    CommitRequest,
     FetchResult,
     GroupProtocol,
     JoinRequest,
     JoinResult,
+    MemberIdentity,
     SyncRequest,
     SyncResult,
 )
@@ -34,6 +36,8 @@ TIMEOUT_S: Final = 0.5
 REJOIN: Final = frozenset((ErrorCode.REBALANCE_IN_PROGRESS,))
 FENCED: Final = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION))
 
+Committed = Mapping[TopicPartition, CommittedOffset | None]
+
 
 def subscription(topic: str) -> bytes:
     """``ConsumerProtocolSubscription`` version 0 of a member that reads one topic."""
@@ -41,14 +45,50 @@ def subscription(topic: str) -> bytes:
     return b"\0\0\0\0\0\x01" + len(name).to_bytes(2, "big") + name + b"\xff\xff\xff\xff"
 
 
-class GroupClient(Client):
+class Duty:
+    """What a member of a group does with its share."""
+
+    session_ms: int
+    rebalance_ms: int
+    member: GroupMember
+
+    def begin(self, member: GroupMember) -> None:
+        """There is such a member, which has not joined yet."""
+        self.member = member
+
+    @property
+    def settled(self) -> bool:
+        """It has nothing left to do."""
+        return True
+
+    def forget(self) -> None:
+        """It is nobody's member any more."""
+
+    def assigned(self) -> None:
+        """It has its share of this generation, and asks where to begin."""
+
+    def committed(self, offsets: Committed, asked: float) -> None:
+        """What is committed of its share, which was asked for at some time."""
+        raise NotImplementedError
+
+    def give_back(self, then: Callable[[], None]) -> None:
+        """Its share is about to be another's: in a rebalance, or for it leaves."""
+        then()
+
+    def go_on(self) -> None:
+        """The next thing that a member does."""
+        raise NotImplementedError
+
+
+class GroupMember(Client):
     """A member of a group. `shared`: the partitions that the group shares, all of one topic; times in milliseconds."""
 
     def __init__(
-        self, world: SimCluster, group: str, shared: Iterable[TopicPartition], session_ms: int, rebalance_ms: int
+        self, world: SimCluster, group: str, shared: Iterable[TopicPartition], duty: Duty, number: int = 0
     ) -> None:
         super().__init__(world)
         self.group = group
+        self.number = number
         self.shared = tuple(shared)
         self.tp = TopicPartition(OFFSETS_TOPIC, partition_for(group, world.offsets_partitions))
         self.member_id = UNKNOWN_MEMBER
@@ -57,18 +97,16 @@ class GroupClient(Client):
         self.protocol: tuple[str | None, str | None] = (None, None)
         """Type and name, as the coordinator has chosen."""
         self.stable = False
-        self._session_ms, self._rebalance_ms = session_ms, rebalance_ms
+        self.finishing = False
+        """There are no more faults."""
         self._step = 0
+        self.duty = duty
+        duty.begin(self)
 
-    # -- what a member is for -----------------------------------------------------------------------------------------
-
-    def given(self) -> None:
-        """It has its share of this generation: find out where to begin, and then be `stable` and go on."""
-        raise NotImplementedError
-
-    def go_on(self) -> None:
-        """The next thing that a member does."""
-        raise NotImplementedError
+    @property
+    def settled(self) -> bool:
+        """It has its share, and has done with it what is to be done after the faults."""
+        return self.stable and self.duty.settled
 
     # -- one thing at a time ------------------------------------------------------------------------------------------
 
@@ -118,6 +156,7 @@ class GroupClient(Client):
     def forget(self) -> None:
         """Be nobody's member, and do nothing."""
         self._step += 1
+        self.duty.forget()
         self.member_id, self.generation, self.assigned, self.stable = UNKNOWN_MEMBER, -1, (), False
 
     # -- joining ------------------------------------------------------------------------------------------------------
@@ -125,17 +164,20 @@ class GroupClient(Client):
     @property
     def _patience(self) -> float:
         """How long an answer to JoinGroup or SyncGroup is waited for: as long as a rebalance may take."""
-        return self._rebalance_ms / 1000 + 1.2
+        return self.duty.rebalance_ms / 1000 + 1.2
 
     def join(self) -> None:
-        self.stable = False
+        if self.stable:
+            self.stable = False
+            self.duty.give_back(self.join)
+            return
         request = JoinRequest(
             self.group,
             self.member_id,
             CONSUMER_PROTOCOL_TYPE,
             (GroupProtocol("range", subscription(self.shared[0].topic)),),
-            self._session_ms,
-            self._rebalance_ms,
+            self.duty.session_ms,
+            self.duty.rebalance_ms,
             require_known_member_id=True,
         )
         self.ask(
@@ -183,21 +225,47 @@ class GroupClient(Client):
             return
         topic = self.shared[0].topic
         self.assigned = tuple(TopicPartition(topic, index) for index in json.loads(result.assignment or b"[]"))
-        self.given()
-
-    def ask_committed(self, take: Callable[[Mapping[TopicPartition, CommittedOffset | None]], None]) -> None:
-        """Ask for the committed offsets of its share; it does what a refusal says, and joins anew where there is no answer."""
+        self.duty.assigned()
+        asked = self.world.now
 
         def answered(result: FetchResult) -> None:
             if result.error is ErrorCode.NONE:
-                take(result.offsets)
+                self.duty.committed(result.offsets, asked)
+                self.stable = True
+                self.duty.go_on()
             else:
                 self.refused(result.error)
 
         self.ask(
             lambda broker, reply: broker.coordinator.fetch(self.group, self.assigned, reply),
             answered,
-            lambda: self.later(RETRY_S, self.join),
+            self._join_again,
+            TIMEOUT_S,
+        )
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        answered: Callable[[ErrorCode], None],
+        lost: Callable[[], None],
+        timeout: float,
+    ) -> None:
+        """Commit these; ``answered`` gets the first error, or none."""
+        committed = {tp: CommittedOffset(offset) for tp, offset in offsets.items()}
+        request = CommitRequest(self.group, committed, self.member_id, generation=self.generation)
+
+        def answer(results: dict[TopicPartition, ErrorCode]) -> None:
+            answered(next((code for code in results.values() if code is not ErrorCode.NONE), ErrorCode.NONE))
+
+        self.ask(lambda broker, reply: broker.coordinator.commit(request, reply), answer, lost, timeout)
+
+    def leave(self, then: Callable[[], None]) -> None:
+        """Tell the coordinator, whatever it says."""
+        identity = MemberIdentity(self.member_id)
+        self.ask(
+            lambda broker, reply: broker.coordinator.leave(self.group, identity, reply),
+            lambda _: then(),
+            then,
             TIMEOUT_S,
         )
 
@@ -208,7 +276,7 @@ class GroupClient(Client):
         elif error in REJOIN:
             self.join()
         else:  # it is loading, is another, or cannot be reached
-            self.later(RETRY_S, self.go_on if self.stable else self.join)
+            self.later(RETRY_S, self.duty.go_on if self.stable else self.join)
 
     def anew(self) -> None:
         """As a new member."""
@@ -220,13 +288,13 @@ class GroupClient(Client):
 
         def answered(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
-                self.go_on()
+                self.duty.go_on()
             else:
                 self.refused(error)
 
         self.ask(
             lambda broker, reply: broker.coordinator.heartbeat(self.group, member_id, generation, reply),
             answered,
-            self.go_on,
+            self.duty.go_on,
             TIMEOUT_S,
         )
