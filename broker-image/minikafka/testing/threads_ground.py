@@ -230,6 +230,10 @@ class ThreadsGround(BrokerVerbs):
 
     # -- network -------------------------------------------------------------------------------------------------------
 
+    @property
+    def without_links(self) -> None:
+        """Every link can be broken."""
+
     def make(self, fault: Fault, targets: Targets) -> Mapping[str, Any]:
         assert self._links is not None, "launched"
         match fault.verb:
@@ -246,11 +250,12 @@ class ThreadsGround(BrokerVerbs):
         ended = self._links is not None and self._links.change(lambda faults: faults.remove(handle.fault.id))
         return healed(handle.targets) if ended else []
 
-    def heal_all(self) -> list[str]:
+    def heal_all(self, deadline_s: float = READY_TIMEOUT) -> list[str]:
+        deadline = time.monotonic() + deadline_s
         done = ["healed every link"] if self._links and self._links.change(lambda faults: faults.clear()) else []
         done += [line for broker in self.brokers if (line := self.bring_back(broker)) is not None]
         for broker in self.brokers:
-            self.wait_ready(broker, READY_TIMEOUT)
+            self.wait_ready(broker, max(0.0, deadline - time.monotonic()))
         return done
 
     # -- evidence ------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from typing import Any
 from minikafka.agent.power_loss import PowerLossMode, carry_out, plan
 from minikafka.client.metrics_access import MetricsAccess
 from minikafka.local import process
-from minikafka.local.cluster import LocalCluster
+from minikafka.local.cluster import READY_TIMEOUT, LocalCluster
 from minikafka.local.errors import ClusterError
 from minikafka.local.layout import CLIENTS, INTER_BROKER, STORE, ClusterInfo, ClusterRecord, faults_path
 from minikafka.local.ports import HOST, PROXY_PORT_OFFSET, free_base_port
@@ -323,10 +323,10 @@ class ProcessesGround(BrokerVerbs):
         with _as_tool_trouble():
             self.cluster.wipe_volume(broker)
 
-    def heal_all(self) -> list[str]:
+    def heal_all(self, deadline_s: float = READY_TIMEOUT) -> list[str]:
         done = self._clear() + [line for broker in self.brokers if (line := self.bring_back(broker)) is not None]
         with _as_tool_trouble():
-            self.cluster.wait_ready()
+            self.cluster.wait_ready(deadline_s)
         return done
 
     def broker_address(self, broker: int) -> str:

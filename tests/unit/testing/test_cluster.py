@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -14,12 +15,14 @@ from confluent_kafka.admin import AdminClient
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.metadata.store import StoreError
 from minikafka.protocol.types import TopicPartition as KafkaPartition
-from minikafka.testing import MiniKafkaCluster, Outcome, VerbRefused
+from minikafka.testing import MiniKafkaCluster, Outcome, ToolTrouble, VerbRefused
 from minikafka.testing.broker_thread import LivingDisk, SharedDatabase, ThreadStore
 from minikafka_chaos.load.clients import PartitionView
 
 QUIET = {"log_level": 0, "linger.ms": 0, "topic.metadata.refresh.fast.interval.ms": 20, "retry.backoff.ms": 20}
 SECONDS = 60.0
+SECONDS_LATE = 1.5
+"""No request is under way for so long; before each verb had a deadline of its own, one took two seconds at least."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +72,7 @@ def test_one_that_has_just_been_killed_leads_no_more(
     topic = cluster.create_topic()
     before, view = cluster.partitions(topic), cluster._view
     late: list[dict[KafkaPartition, PartitionView]] = []
-    told = SimpleNamespace(partitions=lambda name: late.pop() if late else view.partitions(name))
+    told = SimpleNamespace(partitions=lambda *asked: late.pop() if late else view.partitions(*asked))
     monkeypatch.setattr(cluster, "_view", told)
     killed = cluster.kill_leader(topic)
     late.append(before)
@@ -197,7 +200,10 @@ def test_a_service_that_is_started_after_the_first_kill_has_its_group() -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_done_is_refused_and_leaves_no_line(cluster: MiniKafkaCluster) -> None:
+def test_what_cannot_be_done_is_refused_and_leaves_no_line(
+    cluster: MiniKafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minikafka_chaos.session.session.UNKNOWN_TOPIC_S", 0.05)
     topic = cluster.create_topic()
     cluster.kill(3)
     before = cluster.journal.path.read_bytes()
@@ -207,7 +213,10 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(cluster: MiniKafkaClu
         (lambda: cluster.pause(3), "broker 3 is dead"),
         (lambda: cluster.resume(1), "broker 1 is running: it has to be paused"),
         (lambda: cluster.power_loss(1, "some"), "mode: 'some' is not one of all, torn, garbage"),
-        (lambda: cluster.cut(1, 1), "broker 1 cannot be cut from itself"),
+        (lambda: cluster.cut(1, 1), "peers: broker 1 cannot be cut from itself"),
+        (lambda: cluster.cut(1, 2, 2), "peers: broker 2 is named twice"),
+        (lambda: cluster.cut(3), "broker 3 is dead: it has to be running or paused"),
+        (lambda: cluster.cut(1, 3), "broker 3 is dead: it has to be running or paused"),
         (lambda: cluster.cut(1, 7), "broker 7 does not exist"),
         (lambda: cluster.cut(1, 2, direction="up"), "direction: 'up' is not one of"),
         (lambda: cluster.kill_leader(topic, 5), "has no partition 5"),
@@ -223,8 +232,16 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(cluster: MiniKafkaClu
         (lambda: cluster.create_topic(""), "could not be created"),
         (lambda: cluster.create_topic(config={"no.such.key": "1"}), "no.such.key"),
         (lambda: cluster.kill("1"), "broker '1' does not exist"),  # type: ignore[arg-type]
+        (lambda: cluster.kill(True), "broker True does not exist"),
+        (lambda: cluster.leader(topic, deadline_s=-1), "deadline_s: -1 is not a number of seconds from 0 to 86400"),
+        (lambda: cluster.heal(deadline_s="9"), "deadline_s: '9' is not a number"),  # type: ignore[arg-type]
         (lambda: cluster.create_topic(partitions=0), "partitions: 0 is not at least 1"),
         (lambda: cluster.inject_error("Produce", 999), "code: 999 is not the number"),
+        (
+            lambda: cluster.inject_error("Produce", 29, "ordres"),
+            f"topic ordres is not there; topics of this cluster: {topic}",
+        ),
+        (lambda: cluster.inject_error("Produce", 29, topic, 5), "has no partition 5, but 0 to 0"),
     ):
         with pytest.raises(VerbRefused, match=words) as told:
             refused()
@@ -232,6 +249,45 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(cluster: MiniKafkaClu
     assert cluster.journal.path.read_bytes() == before
     with pytest.raises(VerbRefused, match="api: 'Produse' is not one of"):
         cluster.inject_error("Produse", "NOT_COORDINATOR")
+
+
+def in_time(verb: Callable[[], object]) -> bool:
+    began = time.monotonic()
+    with pytest.raises((VerbRefused, ToolTrouble)):
+        verb()
+    return time.monotonic() - began < SECONDS_LATE
+
+
+@pytest.mark.slow
+def test_a_verb_that_nobody_can_answer_ends_with_its_deadline() -> None:
+    """And what reaches nobody is refused at once; so are all verbs of a cluster that is closed."""
+    with MiniKafkaCluster(2, in_process=True) as cluster:
+        topic = cluster.create_topic(replication_factor=2)
+        for broker in cluster.ground.brokers:
+            cluster.pause(broker)
+        hooks: Sequence[Callable[[], object]] = (
+            lambda: cluster.inject_error("Fetch", 6),
+            lambda: cluster.delay("Fetch", 9),
+            lambda: cluster.observe("Fetch"),
+        )
+        verbs: Sequence[Callable[[], object]] = (
+            lambda: cluster.kill_leader(topic, deadline_s=0.1),
+            lambda: cluster.move_leader(topic, deadline_s=0.1),
+            lambda: cluster.create_topic(replication_factor=2, deadline_s=0.1),
+            lambda: cluster.wait_full_isr(deadline_s=0.1),
+            lambda: cluster.records(topic, deadline_s=0.1),
+            lambda: cluster.groups(deadline_s=0.1),
+        )
+        assert [
+            each for each in verbs if not any(in_time(each) for _ in range(3))
+        ] == []  # the machine may be busy once
+        for hook in hooks:
+            with pytest.raises(VerbRefused, match="no broker runs"):
+                hook()
+        assert cluster.topics == [topic]
+    for verb in (*verbs, *hooks):
+        with pytest.raises(VerbRefused, match="the cluster is closed"):
+            verb()
 
 
 @pytest.mark.parametrize(
