@@ -59,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
         raise exits.bad_input("give one of RUN_DIR and --data DIR")
     if args.html is not None and (args.data is not None or args.web is not None):
         raise exits.bad_input("--html: is written of a RUN_DIR, and is no server: not with --data or --web")
+    if args.html is not None and not args.html.name:
+        raise exits.bad_input(f"--html: {str(args.html)!r} is no name of a file")
     try:
         if args.data is not None:
             return _watch_live(args)

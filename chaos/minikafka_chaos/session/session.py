@@ -278,6 +278,8 @@ class ChaosSession:
         self._live_brokers()
         if topic is not None:
             self._check_there(topic, partition)
+        elif partition is not None:
+            raise VerbRefused(f"topic: partition {partition} needs it")
         given = {"api": api, "code": code, "topic": topic, "partition": partition, "count": count, "after": after}
         self._order("InjectError", action="error", **given)
 

@@ -242,6 +242,7 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(
             f"topic ordres is not there; topics of this cluster: {topic}",
         ),
         (lambda: cluster.inject_error("Produce", 29, topic, 5), "has no partition 5, but 0 to 0"),
+        (lambda: cluster.inject_error("Produce", 29, partition=5), "topic: partition 5 needs it"),
     ):
         with pytest.raises(VerbRefused, match=words) as told:
             refused()

@@ -31,8 +31,8 @@ def cluster() -> Iterator[MiniKafkaCluster]:
 
 @pytest.fixture
 def server(cluster: MiniKafkaCluster, tmp_path: Path) -> Iterator[ControlServer]:
-    made = ControlServer(cluster, "127.0.0.1", 0, tmp_path, "a-token")
-    made.start()
+    made = ControlServer("127.0.0.1", 0, tmp_path, "a-token")
+    made.start(cluster)
     yield made
     made.close()
     cluster.heal()
@@ -145,8 +145,8 @@ def test_what_records_and_groups_are_is_described() -> None:
 
 
 def test_without_a_token_another_name_of_this_machine_is_refused(cluster: MiniKafkaCluster, tmp_path: Path) -> None:
-    made = ControlServer(cluster, "127.0.0.1", 0, tmp_path)
-    made.start()
+    made = ControlServer("127.0.0.1", 0, tmp_path)
+    made.start(cluster)
     assert made.token is None
     assert asked(made, "/status", b"{}", **{"Content-Type": "application/json"})[0] == 200
     code, told = asked(made, "/status", b"{}", **{"Content-Type": "application/json", "Host": "evil.example:80"})
@@ -154,18 +154,19 @@ def test_without_a_token_another_name_of_this_machine_is_refused(cluster: MiniKa
     made.close()
 
 
-def test_a_port_in_use_is_refused(server: ControlServer, cluster: MiniKafkaCluster, tmp_path: Path) -> None:
+def test_an_address_that_cannot_be_had_is_refused(server: ControlServer, tmp_path: Path) -> None:
     port = int(server.url.split(":")[2].split("/")[0])
-    with pytest.raises(VerbRefused, match=f"control port: cannot listen on 127.0.0.1:{port}"):
-        ControlServer(cluster, "127.0.0.1", port, tmp_path)
+    for host in ("127.0.0.1", "203.0.113.1", "a" * 64 + "\N{SNOWMAN}", "\udcff"):
+        with pytest.raises(VerbRefused, match=f"control port: cannot listen on {host}:{port}"):
+            ControlServer(host, port, tmp_path)
 
 
 def test_a_token_is_made_where_others_may_come(cluster: MiniKafkaCluster, tmp_path: Path) -> None:
     assert [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "host")] == [True] * 3 + [
         False
     ] * 2
-    made = ControlServer(cluster, "0.0.0.0", 0, tmp_path)
-    made.start()
+    made = ControlServer("0.0.0.0", 0, tmp_path)
+    made.start(cluster)
     assert made.token is not None
     assert (tmp_path / "control.json").stat().st_mode & 0o077 == 0
     made.close()

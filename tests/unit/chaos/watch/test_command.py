@@ -34,6 +34,7 @@ def run(tmp_path: Path) -> Path:
         (["RUN"], "standard input and output are no terminal; there are --web PORT"),
         (["nothing-here"], "is no run: it has no journal.jsonl"),
         (["--data", "nothing-here"], "--data: "),
+        (["RUN", "--html", ""], "--html: '.' is no name of a file"),
         (["RUN", "--html", "no/such/folder/page.html"], "--html: no/such/folder/page.html: No such file or directory"),
     ],
 )

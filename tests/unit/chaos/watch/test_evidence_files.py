@@ -202,7 +202,7 @@ def test_a_trace_that_is_damaged_before_its_end_is_refused(text: str, old: str, 
 
 @pytest.mark.parametrize(("old", "new"), [("0..2", "0..3"), ("   0.600 cut b1 from b2\n", "")])
 def test_a_trace_whose_lines_are_others_is_refused(old: str, new: str) -> None:
-    with pytest.raises(BadScenario, match="its lines are not those that trace hash [0-9a-f]{16} is of"):
+    with pytest.raises(BadScenario, match=r"its lines are not those that trace hash [0-9a-f]{16} is of"):
         read_trace(TRACE.replace(old, new))
 
 
