@@ -12,15 +12,20 @@ from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds.processes import ProcessesGround
 from minikafka_chaos.session.errors import VerbRefused
 from minikafka_chaos.session.session import ChaosSession
+from minikafka_chaos.session.settings import Setting, as_text
 
 from minikafka.local.cluster import TIED_BROKER_COMMAND, LocalCluster
-from minikafka.local.layout import BROKERS_MAX, INTER_BROKER
+from minikafka.local.layout import BROKERS_MAX, HOOKS, INTER_BROKER
 from minikafka.local.scratch import ScratchFolder
 from minikafka.testing.threads_ground import ThreadsGround
 
-SETTINGS = {"minikafka.test.hooks": "true", "offsets.topic.num.partitions": "4", "auto.create.topics.enable": "false"}
+SETTINGS = {HOOKS: "true", "offsets.topic.num.partitions": "4", "auto.create.topics.enable": "false"}
 """Of every cluster for tests, where they differ from those of `minikafka up`: fifty partitions of offsets take long to make, and
 a topic that a misspelt name has made hides the mistake."""
+
+
+CLUSTER = "cluster"
+"""The brokers' own folder, in that of the cluster."""
 
 
 class MiniKafkaCluster(ChaosSession):
@@ -28,7 +33,7 @@ class MiniKafkaCluster(ChaosSession):
 
     Args:
         brokers: how many.
-        settings: of the brokers, by Kafka's names.
+        settings: of the brokers, by Kafka's names; a number, True or False may stand for its text.
         in_process: brokers are threads of this process, with their data in memory, and start in a tenth of a second;
             otherwise they are processes with files, and die by a real kill -9.
         folder: where data, event logs and the journal go; a temporary folder when none is given, which `close` removes, or,
@@ -42,19 +47,24 @@ class MiniKafkaCluster(ChaosSession):
     def __init__(
         self,
         brokers: int = 3,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, Setting] | None = None,
         *,
         in_process: bool = False,
         folder: Path | str | None = None,
     ) -> None:
-        if not 1 <= brokers <= BROKERS_MAX:
-            raise VerbRefused(f"brokers: {brokers} is not between 1 and {BROKERS_MAX}")
-        values = {**SETTINGS, **(settings or {})}
-        hooks = values["minikafka.test.hooks"] == "true"
+        if type(brokers) is not int or not 1 <= brokers <= BROKERS_MAX:
+            raise VerbRefused(f"brokers: {brokers!r} is not a whole number from 1 to {BROKERS_MAX}")
+        values = {**SETTINGS, **as_text("settings", {} if settings is None else settings)}
+        hooks = values[HOOKS].strip().lower() == "true"
         if in_process and not hooks:
-            raise VerbRefused("minikafka.test.hooks: brokers in this process always have hooks")
-        self._scratch = ScratchFolder(Path(tempfile.gettempdir()), "minikafka-test-") if folder is None else None
-        place = self._scratch.path if self._scratch is not None else Path(str(folder)).absolute()
+            raise VerbRefused(f"{HOOKS}: brokers in this process always have hooks")
+        if folder is not None and (Path(folder) / CLUSTER).exists():
+            raise VerbRefused(f"folder: {folder} has a cluster already: name another, or none")
+        self._scratch = None
+        if folder is None:
+            self._scratch = ScratchFolder(Path(tempfile.gettempdir()), "minikafka-test-")
+            folder = self._scratch.path
+        place = Path(folder).absolute()
         self._lifeline = os.pipe()
         ground = self._launched(place, brokers, values, in_process)
         super().__init__(ground, place, hooks)
@@ -64,9 +74,9 @@ class MiniKafkaCluster(ChaosSession):
     ) -> ThreadsGround | ProcessesGround:
         ground: ThreadsGround | ProcessesGround
         if in_process:
-            ground = ThreadsGround(place / "cluster")
+            ground = ThreadsGround(place / CLUSTER)
         else:
-            local = LocalCluster(place / "cluster", TIED_BROKER_COMMAND, self._lifeline[0])
+            local = LocalCluster(place / CLUSTER, TIED_BROKER_COMMAND, self._lifeline[0])
             ground = ProcessesGround(local.data, cluster=local, first_id=1)
         try:
             if isinstance(ground, ThreadsGround):

@@ -138,10 +138,12 @@ def _wanted(config: pytest.Config, marker: pytest.Mark | None) -> tuple[int, dic
     settings = dict(_setting(line) for line in config.getini("minikafka_settings"))
     mode = config.getoption("--minikafka-mode") or _chosen(config, "minikafka_mode", MODES)
     brokers = config.getini("minikafka_brokers")
-    if not str(brokers).isdigit():
+    if not str(brokers).isdecimal():
         raise pytest.UsageError(f"minikafka_brokers: {brokers!r} is not a whole number")
     in_process = asked.get("in_process", mode == "in-process")
-    settings |= {str(key): str(value) for key, value in asked.get("settings", {}).items()}
+    from minikafka_chaos.session.settings import as_text
+
+    settings |= as_text("settings", asked.get("settings", {}))
     return int(asked.get("brokers", brokers)), settings, in_process
 
 

@@ -25,7 +25,7 @@ from minikafka_chaos.scenario.scenario import ScenarioSpec
 from minikafka.client.metrics_access import MetricsAccess, own_access
 from minikafka.config import BrokerConfig, ConfigError
 from minikafka.local.cluster import DOWN_TIMEOUT, READY_TIMEOUT, is_ready
-from minikafka.local.layout import CLIENTS, INTER_BROKER, lab_defaults, new_cluster_id
+from minikafka.local.layout import CLIENTS, INTER_BROKER, KEYS_SET_PER_BROKER, lab_defaults, new_cluster_id
 from minikafka.local.ports import HOST
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.protocol.types import TopicPartition
@@ -35,6 +35,8 @@ from minikafka.testing.broker_thread import BrokerThread, SharedDatabase
 DATA = "/data"
 """Each broker's log directory, on its disk."""
 POLL_SECONDS = 0.005
+OF_THREADS = frozenset({"minikafka.metadata.store", "listener.security.protocol.map"})
+"""Settings that brokers in this process have for themselves, and no others may be had; beside those of every local cluster."""
 NOT_HERE = "brokers in this process have their disk and clock from it; start the cluster as processes"
 
 
@@ -91,11 +93,12 @@ class ThreadsGround(BrokerVerbs):
         self.brokers = range(1, brokers + 1)
         cluster_id = new_cluster_id()
         links = []
+        if own := sorted((KEYS_SET_PER_BROKER | OF_THREADS) & config.keys()):
+            raise ToolTrouble(f"config: {own[0]}: a cluster in this process sets it for each of its brokers by itself")
         for broker in self.brokers:
             clients, inter_broker, proxy, metrics = (self._ports.take() for _ in range(4))
             links.append((proxy, inter_broker, broker, False))
             folder = self.folder / f"broker-{broker}"
-            folder.mkdir(parents=True)
             ports = {CLIENTS: clients, INTER_BROKER: inter_broker}
             advertised = {CLIENTS: clients, INTER_BROKER: proxy}
             values = {
@@ -117,6 +120,8 @@ class ThreadsGround(BrokerVerbs):
             except ConfigError as error:
                 raise ToolTrouble(f"config: {error}") from error
             self._disks[broker] = _new_disk()
+        for broker in self.brokers:
+            (self.folder / f"broker-{broker}").mkdir(parents=True)
         self._links = LinkThread(links, seed)
         for broker in self.brokers:
             self.start(broker)

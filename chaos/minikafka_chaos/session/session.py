@@ -39,6 +39,7 @@ from minikafka_chaos.session.evidence import CommittedLog, acknowledgements, wri
 from minikafka_chaos.session.groups import OFFSETS_TOPIC, GroupOffsets, describe_groups, make_offsets_topic
 from minikafka_chaos.session.hooks import TURN_ON, BrokerHooks
 from minikafka_chaos.session.partitions import ask, committed_batches, prefer
+from minikafka_chaos.session.settings import Setting, as_text
 from minikafka_chaos.verdict.claims import Terms
 from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge
 
@@ -332,7 +333,7 @@ class ChaosSession:
         name: str | None = None,
         partitions: int = 1,
         replication_factor: int = 3,
-        config: Mapping[str, str] | None = None,
+        config: Mapping[str, Setting] | None = None,
         deadline_s: float = DEADLINE_S,
     ) -> str:
         """Create a topic, and wait until every partition has a leader and a full ISR; its name, a new one when none is given."""
@@ -349,9 +350,12 @@ class ChaosSession:
         if partitions < 1:
             raise VerbRefused(f"partitions: {partitions} is not at least 1")
         name = f"topic-{uuid.uuid4().hex[:8]}" if name is None else name
+        if not isinstance(name, str):
+            raise VerbRefused(f"name: {name!r} is not text")
+        settings = as_text("config", {} if config is None else config)
         if self._view_of(name, deadline):
             raise VerbRefused(f"name: topic {name} is there already")
-        plan = TopicPlan(name, partitions, replication_factor, None, dict(config or {}))
+        plan = TopicPlan(name, partitions, replication_factor, None, settings)
         try:
             self.ground.clients.create_topic(plan, deadline.left)
         except TopicNotMade as error:

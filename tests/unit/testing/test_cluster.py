@@ -7,11 +7,13 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from minikafka.local.layout import HOOKS
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.metadata.store import StoreError
 from minikafka.protocol.types import TopicPartition as KafkaPartition
@@ -294,14 +296,34 @@ def test_a_verb_that_nobody_can_answer_ends_with_its_deadline() -> None:
 @pytest.mark.parametrize(
     ("brokers", "settings", "words"),
     [
-        (0, {}, "brokers: 0 is not between 1 and"),
+        (0, {}, "brokers: 0 is not a whole number from 1 to 100"),
+        ("3", {}, "brokers: '3' is not a whole number"),
+        (True, {}, "brokers: True is not a whole number"),
+        (1, {"node.id": 7}, "config: node.id: a cluster in this process sets it"),
+        (1, {"log.dirs": "/x"}, "config: log.dirs: a cluster in this process sets it"),
+        (1, {"listeners": "A://:1"}, "config: listeners: a cluster in this process sets it"),
+        (1, {"minikafka.metadata.store": "memory"}, "config: minikafka.metadata.store: a cluster in this process"),
+        (1, {"num.partitions": 1.5}, "settings: num.partitions: 1.5 is not text, a whole number, True or False"),
+        (1, {7: "1"}, "settings: 7 is not the name of a setting"),
+        (1, ["a=b"], r"settings: \['a=b'\] is not a dictionary"),
         (1, {"no.such.key": "1"}, "no.such.key"),
         (1, {"minikafka.test.hooks": "false"}, "always have hooks"),
     ],
 )
-def test_a_cluster_that_cannot_be(brokers: int, settings: dict[str, str], words: str) -> None:
+def test_a_cluster_that_cannot_be(brokers: int, settings: dict[str, str], words: str, tmp_path: Path) -> None:
     with pytest.raises(VerbRefused, match=words):
-        MiniKafkaCluster(brokers, settings, in_process=True)
+        MiniKafkaCluster(brokers, settings, in_process=True, folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    if "metadata.store" not in words and "hooks" not in words:
+        with pytest.raises(VerbRefused, match=words.partition(": a cluster")[0]):
+            MiniKafkaCluster(brokers, settings, folder=tmp_path)  # processes, of which none is started
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_has_a_cluster_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "cluster").mkdir()
+    with pytest.raises(VerbRefused, match=f"folder: {tmp_path} has a cluster already"):
+        MiniKafkaCluster(in_process=True, folder=tmp_path)
 
 
 @pytest.mark.slow
@@ -317,8 +339,11 @@ def test_each_verb_is_a_line_of_the_journal_written_ahead(cluster: MiniKafkaClus
 
 
 def test_a_full_cluster_of_one_broker() -> None:
-    with MiniKafkaCluster(1, in_process=True) as cluster:
-        topic = cluster.create_topic(replication_factor=1)
+    """Whose settings are as Python has them."""
+    with MiniKafkaCluster(1, {"num.partitions": 2, HOOKS: True}, in_process=True) as cluster:
+        topic = cluster.create_topic(
+            replication_factor=1, config={"retention.ms": 60000, "unclean.leader.election.enable": False}
+        )
         assert send(cluster, topic, "a") == [None]
         with pytest.raises(VerbRefused, match="has no peers"):
             cluster.cut(1)
