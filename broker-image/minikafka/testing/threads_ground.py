@@ -23,6 +23,7 @@ from minikafka_chaos.scenario.faults import Fault, Handle, Targets, WipeMode, he
 from minikafka_chaos.scenario.scenario import ScenarioSpec
 
 from minikafka.client.metrics_access import MetricsAccess, own_access
+from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.config import BrokerConfig, ConfigError
 from minikafka.local.cluster import DOWN_TIMEOUT, READY_TIMEOUT, is_ready
 from minikafka.local.layout import CLIENTS, INTER_BROKER, KEYS_SET_PER_BROKER, lab_defaults, new_cluster_id
@@ -68,8 +69,9 @@ class ThreadsGround(BrokerVerbs):
         (Verb.SLOW_FSYNC, Verb.FAILING_FSYNC, Verb.DISK_FULL, Verb.CLOCK_STEP, Verb.STORE_OUTAGE), NOT_HERE
     )
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, security: ClientSecurity = PLAINTEXT) -> None:
         self.folder = folder
+        self.security = security
         self.brokers: Sequence[int] = ()
         self._ports = _Ports()
         self._config: dict[int, BrokerConfig] = {}
@@ -78,7 +80,7 @@ class ThreadsGround(BrokerVerbs):
         self._shared = SharedDatabase()
         self._links: LinkThread | None = None
         self._seed = 0
-        self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap)
+        self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap, lambda: security)
 
     def refusals(self, spec: ScenarioSpec) -> Iterable[str]:
         del spec
@@ -106,7 +108,7 @@ class ThreadsGround(BrokerVerbs):
                 "cluster.id": cluster_id,
                 "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
                 "advertised.listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in advertised.items()),
-                "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in ports),
+                "listener.security.protocol.map": f"{CLIENTS}:{self.security.protocol},{INTER_BROKER}:PLAINTEXT",
                 "inter.broker.listener.name": INTER_BROKER,
                 "log.dirs": DATA,
                 "minikafka.metadata.store": "memory",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minikafka.client.connection import BrokerConnection, NoAnswer, endpoints
+from minikafka.client.security import ClientSecurity
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
@@ -37,9 +38,9 @@ class GroupOffsets:
     offsets: Mapping[TopicPartition, int]
 
 
-def make_offsets_topic(bootstrap: str, deadline: Deadline) -> None:
+def make_offsets_topic(bootstrap: str, security: ClientSecurity, deadline: Deadline) -> None:
     """Have `__consumer_offsets` made, as by the first group; returns when it is. Raises ToolTrouble."""
-    answer = ask(bootstrap, ApiKey.FIND_COORDINATOR, 2, {"key": OFFSETS_TOPIC, "key_type": 0}, deadline)
+    answer = ask(bootstrap, security, ApiKey.FIND_COORDINATOR, 2, {"key": OFFSETS_TOPIC, "key_type": 0}, deadline)
     if answer.error_code:
         raise ToolTrouble(f"{OFFSETS_TOPIC} was not made: {ErrorCode(answer.error_code).name}")
 
@@ -48,12 +49,13 @@ class _NotYet(Exception):
     """Coordinators are about to change; ``str()`` says what is missing."""
 
 
-def describe_groups(bootstrap: str, deadline: Deadline) -> dict[str, GroupOffsets]:
+def describe_groups(bootstrap: str, security: ClientSecurity, deadline: Deadline) -> dict[str, GroupOffsets]:
     """All groups by name, as the brokers at these addresses have them. Raises ToolTrouble."""
     while True:
         try:
-            _check_coordinators(bootstrap, deadline)
-            found = [group for host, port in endpoints(bootstrap) for group in _groups_of(host, port, deadline)]
+            _check_coordinators(bootstrap, security, deadline)
+            addresses = endpoints(bootstrap)
+            found = [group for host, port in addresses for group in _groups_of(host, port, security, deadline)]
             return {group.name: group for group in sorted(found, key=lambda group: group.name)}
         except _NotYet as reason:
             if deadline.is_over:
@@ -61,10 +63,11 @@ def describe_groups(bootstrap: str, deadline: Deadline) -> dict[str, GroupOffset
             time.sleep(RETRY_S)
 
 
-def _check_coordinators(bootstrap: str, deadline: Deadline) -> None:
+def _check_coordinators(bootstrap: str, security: ClientSecurity, deadline: Deadline) -> None:
     """Raise _NotYet unless each partition of the groups' topic is led by a broker at one of these addresses."""
     answer = ask(
         bootstrap,
+        security,
         ApiKey.METADATA,
         METADATA_VERSION,
         {"topics": [{"name": OFFSETS_TOPIC}], "allow_auto_topic_creation": False},
@@ -77,9 +80,9 @@ def _check_coordinators(bootstrap: str, deadline: Deadline) -> None:
             raise _NotYet(f"{OFFSETS_TOPIC}-{partition.partition_index} has no leader that runs")
 
 
-def _groups_of(host: str, port: int, deadline: Deadline) -> Iterator[GroupOffsets]:
+def _groups_of(host: str, port: int, security: ClientSecurity, deadline: Deadline) -> Iterator[GroupOffsets]:
     try:
-        with BrokerConnection(host, port, deadline.at_most(TIMEOUT_S)) as connection:
+        with BrokerConnection(host, port, deadline.at_most(TIMEOUT_S), security) as connection:
             listed = connection.request(ApiKey.LIST_GROUPS, LIST_VERSION, {})
             _check(listed.error_code)
             names = [each.group_id for each in listed.groups]

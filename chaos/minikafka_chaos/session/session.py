@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from minikafka.client.metrics_access import MetricsAccess
-from minikafka.client.security import PLAINTEXT
+from minikafka.client.security import ClientSecurity
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
@@ -72,6 +72,11 @@ class SessionGround(Ground, Protocol):
 
     @property
     def clients(self) -> KafkaClients: ...
+
+    @property
+    def security(self) -> ClientSecurity:
+        """How a broker's listener for clients is to be asked."""
+        ...
 
     @property
     def without_links(self) -> str | None:
@@ -368,7 +373,7 @@ class ChaosSession:
         self._check_open()
         if self.topics:
             wanted = {"topic_names": self.topics, "timeout": 10_000}
-            ask(self.ground.live_bootstrap, ApiKey.DELETE_TOPICS, 5, wanted)
+            ask(self.ground.live_bootstrap, self.ground.security, ApiKey.DELETE_TOPICS, 5, wanted)
         self.topics.clear()
 
     def partitions(self, topic: str, deadline_s: float = DEADLINE_S) -> dict[TopicPartition, PartitionView]:
@@ -429,7 +434,7 @@ class ChaosSession:
             )
         with self.journal.action(f"move-{next(self._numbers)}", "MoveLeader", str(where), None, to=to):
             order = (to, *(each for each in view.replicas if each != to))
-            prefer(self.ground.live_bootstrap, where, order, deadline)
+            prefer(self.ground.live_bootstrap, self.ground.security, where, order, deadline)
             self._until(lambda view: view.leader == to, topic, partition, f"is not led by broker {to}", deadline)
         return to
 
@@ -465,12 +470,12 @@ class ChaosSession:
         """All committed records of a topic, by partition and offset, as the verifier's reader gets them."""
         deadline = Deadline(deadline_s)
         partitions = list(self._partitions(topic, deadline))
-        return read_records(self.ground.live_bootstrap, PLAINTEXT, partitions, deadline.left)
+        return read_records(self.ground.live_bootstrap, self.ground.security, partitions, deadline.left)
 
     def groups(self, deadline_s: float = DEADLINE_S) -> dict[str, GroupOffsets]:
         """The consumer groups: state, members and committed offsets."""
         self._check_open()
-        return describe_groups(self.ground.live_bootstrap, Deadline(deadline_s))
+        return describe_groups(self.ground.live_bootstrap, self.ground.security, Deadline(deadline_s))
 
     def verdict(self, topics: Sequence[str] | None = None, deadline_s: float = DEADLINE_S) -> Verdict:
         """Heal the cluster, and judge what has become of all that was acknowledged in these topics.
@@ -495,7 +500,9 @@ class ChaosSession:
             evidence.append(TopicEvidence(name, replicas, placement))
             for where, view in placement.items():
                 address = self.ground.broker_address(view.leader)
-                logs.append(CommittedLog(where, *committed_batches(address, where, deadline.left)))
+                logs.append(
+                    CommittedLog(where, *committed_batches(address, self.ground.security, where, deadline.left))
+                )
         self.ground.collect_events(folder / "events")
         acknowledged = acknowledgements(folder / "events", names)
         history = write_history(folder, acknowledged, logs, self.ground.clock.time)
@@ -506,7 +513,8 @@ class ChaosSession:
 
     def _all_topics(self, deadline: Deadline) -> dict[str, bool]:
         """Each topic of the cluster, by name, and whether it is internal. Raises ToolTrouble when nobody answers."""
-        answer = ask(self.ground.live_bootstrap, ApiKey.METADATA, 8, ALL_TOPICS, deadline)
+        ground = self.ground
+        answer = ask(ground.live_bootstrap, ground.security, ApiKey.METADATA, 8, ALL_TOPICS, deadline)
         return {topic.name: topic.is_internal for topic in sorted(answer.topics, key=lambda each: each.name)}
 
     def _reported_topics(self, deadline: Deadline) -> dict[str, bool] | None:
@@ -568,4 +576,4 @@ class ChaosSession:
         self._groups_prepared = True
         if not self._view_of(OFFSETS_TOPIC, deadline):
             with contextlib.suppress(ToolTrouble):  # a cluster that does not make it is broken all the same
-                make_offsets_topic(self.ground.live_bootstrap, deadline)
+                make_offsets_topic(self.ground.live_bootstrap, self.ground.security, deadline)

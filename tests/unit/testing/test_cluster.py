@@ -302,6 +302,11 @@ def test_a_verb_that_nobody_can_answer_ends_with_its_deadline() -> None:
         (1, {"node.id": 7}, "config: node.id: a cluster in this process sets it"),
         (1, {"log.dirs": "/x"}, "config: log.dirs: a cluster in this process sets it"),
         (1, {"listeners": "A://:1"}, "config: listeners: a cluster in this process sets it"),
+        (
+            1,
+            {"listener.security.protocol.map": "PLAINTEXT:SSL"},
+            "config: listener.security.protocol.map: a cluster in this process",
+        ),
         (1, {"minikafka.metadata.store": "memory"}, "config: minikafka.metadata.store: a cluster in this process"),
         (1, {"num.partitions": 1.5}, "settings: num.partitions: 1.5 is not text, a whole number, True or False"),
         (1, {7: "1"}, "settings: 7 is not the name of a setting"),
