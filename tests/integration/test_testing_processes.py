@@ -26,9 +26,10 @@ time.sleep(600)
 
 
 def test_a_real_kill_and_a_real_power_loss_are_judged(tmp_path: Path) -> None:
-    with MiniKafkaCluster(folder=tmp_path) as cluster:
+    """Also where clients need TLS and log in."""
+    with MiniKafkaCluster(folder=tmp_path, tls=True, users={"alice": "secret"}) as cluster:
         topic = cluster.create_topic(config={"flush.messages": "1"})
-        producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        producer = Producer({**cluster.client_config("alice"), "log_level": 0})
         for value in "ab":
             producer.produce(topic, value)
             assert producer.flush(SECONDS) == 0

@@ -61,7 +61,9 @@ def test_the_trace_of_a_schedule_is_gone_through(capsys: pytest.CaptureFixture[s
     trace = capsys.readouterr().out
     assert is_trace(trace)
     recording = Recording()
-    recording.take_all(read_trace(trace.splitlines()))
+    evidence, torn = read_trace(trace)
+    assert torn is None, "the hash of its lines is known here, too"
+    recording.take_all(evidence)
     assert recording.newest.brokers == [1, 2, 3]
     led = recording.newest.partition(TopicPartition("t", 0))
     assert led.leader is not None

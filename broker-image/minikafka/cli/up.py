@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from minikafka.local.cluster import READY_TIMEOUT, TIED_BROKER_COMMAND, LocalClu
 from minikafka.local.errors import BadRequest, ClusterError, PortInUse
 from minikafka.local.layout import UP_SETTINGS, ClusterInfo
 from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET, METRICS_PORT_OFFSET, free_base_port, require_free
+from minikafka.local.scratch import ScratchFolder
 
 if TYPE_CHECKING:
     from minikafka_chaos.session.controlled import ControlledCluster
@@ -31,6 +33,7 @@ _WATCH_SECONDS = 1.0
 _WATCH_DOWN_SECONDS = 0.1
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _BROKERS = 3
+_SCRATCH = "minikafka-up-"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--while-stdin",
         action="store_true",
         help="end when standard input does, with the program that holds its other end; brokers die then, as by kill -9. "
-        "Without --data all is in a temporary folder, which is removed",
+        "Without --data all is in a temporary folder, which is removed, or, where this is killed, by the next that is started so",
     )
     parser.add_argument("--detach", action="store_true", help="return when all are ready; `minikafka down` stops them")
     parser.add_argument(
@@ -119,9 +122,15 @@ def run(args: argparse.Namespace) -> int:
         raise exits.bad_input("--while-stdin: lasts as long as this program; not with --detach")
     if args.data is not None:
         return _run_tied(args)
-    with tempfile.TemporaryDirectory(prefix="minikafka-", ignore_cleanup_errors=True) as folder:
-        args.data = folder
+    try:
+        scratch = ScratchFolder(Path(tempfile.gettempdir()), _SCRATCH)  # of one that is killed the next removes it
+    except OSError as error:
+        raise CommandError(exits.NO, f"--data: no temporary folder can be made ({error}): name one") from error
+    try:
+        args.data = str(scratch.path)
         return _run_tied(args)
+    finally:
+        scratch.remove()
 
 
 def _run_tied(args: argparse.Namespace) -> int:

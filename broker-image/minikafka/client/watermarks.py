@@ -35,7 +35,7 @@ def watermark_offsets(consumer: Any, topic: str, partition: int, timeout: float)
             refused = KafkaException(KafkaError(KafkaError._TIMED_OUT))
         except KafkaException as error:
             refused = error
-        with suppress(KafkaException):
-            consumer.list_topics(topic, TRY_SECONDS_MAX)
-        if time.monotonic() >= deadline:
+        if (left := deadline - time.monotonic()) <= 0:
             raise refused
+        with suppress(KafkaException):
+            consumer.list_topics(topic, min(left, TRY_SECONDS_MAX))

@@ -6,7 +6,6 @@ Python's ssl keeps the protocol (an `ssl.SSLObject` over two memory buffers); th
 
 from __future__ import annotations
 
-import os
 import socket
 import ssl
 from typing import Any, cast
@@ -115,7 +114,7 @@ class TlsStream:
         """As `os.sendfile`, through this process's memory: 0 where the file ends. Raises OSError of the disk."""
         if self._unsent:
             self.flush()
-        data = os.pread(file.fileno(), min(length, CHUNK_BYTES), position)
+        data = file.pread(min(length, CHUNK_BYTES), position)  # also of a file that has no descriptor
         return self.send(data) if data else 0
 
     def flush(self) -> None:

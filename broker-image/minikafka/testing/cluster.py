@@ -6,21 +6,29 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds.processes import ProcessesGround
 from minikafka_chaos.session.errors import VerbRefused
 from minikafka_chaos.session.session import ChaosSession
+from minikafka_chaos.session.settings import Setting, as_text
 
 from minikafka.local.cluster import TIED_BROKER_COMMAND, LocalCluster
-from minikafka.local.layout import BROKERS_MAX, INTER_BROKER
+from minikafka.local.layout import BROKERS_MAX, CLIENTS, HOOKS, INTER_BROKER
 from minikafka.local.scratch import ScratchFolder
+from minikafka.testing.security import ClientsListener
 from minikafka.testing.threads_ground import ThreadsGround
 
-SETTINGS = {"minikafka.test.hooks": "true", "offsets.topic.num.partitions": "4", "auto.create.topics.enable": "false"}
+SETTINGS = {HOOKS: "true", "offsets.topic.num.partitions": "4", "auto.create.topics.enable": "false"}
 """Of every cluster for tests, where they differ from those of `minikafka up`: fifty partitions of offsets take long to make, and
 a topic that a misspelt name has made hides the mistake."""
+
+
+CLUSTER = "cluster"
+"""The brokers' own folder, in that of the cluster."""
+CA = "ca.pem"
+PROTOCOLS = "listener.security.protocol.map"
 
 
 class MiniKafkaCluster(ChaosSession):
@@ -28,7 +36,9 @@ class MiniKafkaCluster(ChaosSession):
 
     Args:
         brokers: how many.
-        settings: of the brokers, by Kafka's names.
+        settings: of the brokers, by Kafka's names; a number, True or False may stand for its text.
+        tls: whether clients need TLS; the authority's certificate is in `ca_path`.
+        users: who may log in, by SASL PLAIN: passwords by name; without it nobody has to.
         in_process: brokers are threads of this process, with their data in memory, and start in a tenth of a second;
             otherwise they are processes with files, and die by a real kill -9.
         folder: where data, event logs and the journal go; a temporary folder when none is given, which `close` removes, or,
@@ -42,36 +52,49 @@ class MiniKafkaCluster(ChaosSession):
     def __init__(
         self,
         brokers: int = 3,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, Setting] | None = None,
         *,
+        tls: bool = False,
+        users: Mapping[str, str] | None = None,
         in_process: bool = False,
         folder: Path | str | None = None,
     ) -> None:
-        if not 1 <= brokers <= BROKERS_MAX:
-            raise VerbRefused(f"brokers: {brokers} is not between 1 and {BROKERS_MAX}")
-        values = {**SETTINGS, **(settings or {})}
-        hooks = values["minikafka.test.hooks"] == "true"
+        if type(brokers) is not int or not 1 <= brokers <= BROKERS_MAX:
+            raise VerbRefused(f"brokers: {brokers!r} is not a whole number from 1 to {BROKERS_MAX}")
+        values = {**SETTINGS, **as_text("settings", {} if settings is None else settings)}
+        hooks = values[HOOKS].strip().lower() == "true"
         if in_process and not hooks:
-            raise VerbRefused("minikafka.test.hooks: brokers in this process always have hooks")
-        self._scratch = ScratchFolder(Path(tempfile.gettempdir()), "minikafka-test-") if folder is None else None
-        place = self._scratch.path if self._scratch is not None else Path(str(folder)).absolute()
+            raise VerbRefused(f"{HOOKS}: brokers in this process always have hooks")
+        self._security = ClientsListener(tls, users)
+        if folder is not None and (Path(folder) / CLUSTER).exists():
+            raise VerbRefused(f"folder: {folder} has a cluster already: name another, or none")
+        self._scratch = None
+        if folder is None:
+            self._scratch = ScratchFolder(Path(tempfile.gettempdir()), "minikafka-test-")
+            folder = self._scratch.path
+        place = Path(folder).absolute()
         self._lifeline = os.pipe()
         ground = self._launched(place, brokers, values, in_process)
         super().__init__(ground, place, hooks)
+        if (authority := self._security.authority) is not None:
+            (place / CA).write_text(authority)
 
     def _launched(
         self, place: Path, brokers: int, values: Mapping[str, str], in_process: bool
     ) -> ThreadsGround | ProcessesGround:
         ground: ThreadsGround | ProcessesGround
+        values = {**values, **self._security.settings}
+        security = self._security.own
         if in_process:
-            ground = ThreadsGround(place / "cluster")
+            ground = ThreadsGround(place / CLUSTER, security)
         else:
-            local = LocalCluster(place / "cluster", TIED_BROKER_COMMAND, self._lifeline[0])
-            ground = ProcessesGround(local.data, cluster=local, first_id=1)
+            local = LocalCluster(place / CLUSTER, TIED_BROKER_COMMAND, self._lifeline[0])
+            ground = ProcessesGround(local.data, cluster=local, first_id=1, security=security)
         try:
             if isinstance(ground, ThreadsGround):
                 ground.launch(brokers, values)
             else:
+                values[PROTOCOLS] = _protocols(values.get(PROTOCOLS, ""), security.protocol)
                 ground.launch(brokers, values, proxied=[INTER_BROKER], fault_files=True)
         except BaseException as error:
             ground.down()
@@ -85,6 +108,15 @@ class MiniKafkaCluster(ChaosSession):
     def bootstrap(self) -> str:
         """The addresses of all brokers, for a client's `bootstrap.servers`."""
         return self.ground.address
+
+    @property
+    def ca_path(self) -> Path | None:
+        """The certificate, in PEM, that clients are to trust; None without TLS."""
+        return None if self._security.authority is None else self.folder / CA
+
+    def client_config(self, user: str | None = None) -> dict[str, Any]:
+        """Return what a client of confluent-kafka needs: addresses, TLS and login, the first user's where none is named."""
+        return {"bootstrap.servers": self.bootstrap, **self._security.librdkafka(user)}
 
     def close(self) -> None:
         """End the brokers, at once. Safe to call twice."""
@@ -107,3 +139,12 @@ class MiniKafkaCluster(ChaosSession):
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
+
+
+def _protocols(given: str, of_clients: str) -> str:
+    """What somebody has set for the brokers among themselves, and the clients' protocol."""
+    if any(item.strip().upper().startswith(f"{CLIENTS}:") for item in given.split(",")):
+        raise VerbRefused(
+            f"config: {PROTOCOLS}: {CLIENTS} is the listener for clients, of which `tls` and `users` decide"
+        )
+    return ",".join(filter(None, [given, f"{CLIENTS}:{of_clients}"]))

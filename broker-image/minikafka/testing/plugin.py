@@ -20,12 +20,14 @@ Scope = Literal["session", "package", "module", "class", "function"]
 SCOPES: tuple[Scope, ...] = ("session", "package", "module", "class", "function")
 MODES = ("processes", "in-process")
 MARKER = "minikafka"
-MARKER_TAKES = frozenset(("brokers", "settings", "in_process"))
 MARKER_KINDS = (
     ("brokers", int, "a whole number"),
     ("settings", dict, "a dictionary"),
     ("in_process", bool, "True or False"),
+    ("tls", bool, "True or False"),
+    ("users", dict, "a dictionary"),
 )
+MARKER_TAKES = frozenset(name for name, *_ in MARKER_KINDS)
 _began = pytest.StashKey[float]()
 
 
@@ -35,32 +37,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("minikafka_scope", f"how long a cluster is kept: {', '.join(SCOPES)}", default=SCOPES[0])
     parser.addini("minikafka_brokers", "how many brokers a cluster has", default="3")
     parser.addini("minikafka_settings", "settings of the brokers, KEY=VALUE, one a line", type="linelist", default=[])
+    parser.addini("minikafka_tls", "whether clients need TLS", type="bool", default=False)
+    parser.addini("minikafka_users", "who may log in, NAME=PASSWORD, one a line", type="linelist", default=[])
     group = parser.getgroup("minikafka")
     group.addoption("--minikafka-mode", choices=MODES, help="where brokers run (minikafka_mode)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
-    config.addinivalue_line(
-        "markers", f"{MARKER}(brokers=3, settings={{}}, in_process=False): the cluster that this test needs"
-    )
+    takes = "brokers=3, settings={}, in_process=False, tls=False, users={}"
+    config.addinivalue_line("markers", f"{MARKER}({takes}): the cluster that this test needs")
 
 
 class ClusterPool:
-    """The clusters that tests share: one for each mode, number of brokers and settings."""
+    """The clusters that tests share: one for each of what is asked of `MiniKafkaCluster`."""
 
     def __init__(self, folders: pytest.TempPathFactory) -> None:
         self._folders = folders
         self._clusters: dict[tuple[Any, ...], MiniKafkaCluster] = {}
 
-    def get(self, brokers: int, settings: Mapping[str, str], in_process: bool) -> MiniKafkaCluster:
+    def get(self, wanted: Mapping[str, Any]) -> MiniKafkaCluster:
         """The cluster of this configuration, whole; a new one where there is none."""
         from minikafka.testing.cluster import MiniKafkaCluster
 
-        key = (brokers, tuple(sorted(settings.items())), in_process)
+        key = tuple(tuple(sorted(each.items())) if isinstance(each, dict) else each for each in wanted.values())
         if key not in self._clusters:
             folder = self._folders.mktemp("minikafka")
-            self._clusters[key] = MiniKafkaCluster(brokers, settings, in_process=in_process, folder=folder)
+            self._clusters[key] = MiniKafkaCluster(**wanted, folder=folder)
         return self._clusters[key]
 
     def drop(self, cluster: MiniKafkaCluster) -> None:
@@ -113,7 +116,7 @@ def minikafka_cluster(minikafka_clusters: ClusterPool, request: pytest.FixtureRe
 def _cluster(clusters: ClusterPool, request: pytest.FixtureRequest) -> MiniKafkaCluster:
     """The cluster that a test asks for; where there can be none, one line says why, without a traceback of ours."""
     try:
-        return clusters.get(*_wanted(request.config, request.node.get_closest_marker(MARKER)))
+        return clusters.get(_wanted(request.config, request.node.get_closest_marker(MARKER)))
     except pytest.UsageError as error:
         line = str(error)
     except Exception as error:
@@ -125,8 +128,8 @@ def _cluster(clusters: ClusterPool, request: pytest.FixtureRequest) -> MiniKafka
     pytest.fail(f"minikafka_cluster: {line}", pytrace=False)
 
 
-def _wanted(config: pytest.Config, marker: pytest.Mark | None) -> tuple[int, dict[str, str], bool]:
-    """Brokers, settings, and whether they run in this process: what the marker says, else the configuration."""
+def _wanted(config: pytest.Config, marker: pytest.Mark | None) -> dict[str, Any]:
+    """The arguments of `MiniKafkaCluster`: what the marker says, else the configuration."""
     asked = {} if marker is None else dict(marker.kwargs)
     if strange := [*(asked.keys() - MARKER_TAKES), *(() if marker is None else marker.args)]:
         raise pytest.UsageError(
@@ -135,21 +138,32 @@ def _wanted(config: pytest.Config, marker: pytest.Mark | None) -> tuple[int, dic
     for name, kind, words in MARKER_KINDS:
         if name in asked and type(asked[name]) is not kind:
             raise pytest.UsageError(f"marker {MARKER}: {name}: {asked[name]!r} is not {words}")
-    settings = dict(_setting(line) for line in config.getini("minikafka_settings"))
+    settings = _lines(config, "minikafka_settings", "KEY=VALUE")
+    users = _lines(config, "minikafka_users", "NAME=PASSWORD")
     mode = config.getoption("--minikafka-mode") or _chosen(config, "minikafka_mode", MODES)
     brokers = config.getini("minikafka_brokers")
-    if not str(brokers).isdigit():
+    if not str(brokers).isdecimal():
         raise pytest.UsageError(f"minikafka_brokers: {brokers!r} is not a whole number")
-    in_process = asked.get("in_process", mode == "in-process")
-    settings |= {str(key): str(value) for key, value in asked.get("settings", {}).items()}
-    return int(asked.get("brokers", brokers)), settings, in_process
+    from minikafka_chaos.session.settings import as_text
+
+    settings |= as_text("settings", asked.get("settings", {}))
+    return {
+        "brokers": int(asked.get("brokers", brokers)),
+        "settings": settings,
+        "in_process": asked.get("in_process", mode == "in-process"),
+        "tls": asked.get("tls", config.getini("minikafka_tls")),
+        "users": asked.get("users", users),
+    }
 
 
-def _setting(line: str) -> tuple[str, str]:
-    key, equals, value = line.partition("=")
-    if not equals:
-        raise pytest.UsageError(f"minikafka_settings: {line!r} is not KEY=VALUE")
-    return key.strip(), value.strip()
+def _lines(config: pytest.Config, name: str, form: str) -> dict[str, str]:
+    found = {}
+    for line in config.getini(name):
+        key, equals, value = line.partition("=")
+        if not equals:
+            raise pytest.UsageError(f"{name}: {line!r} is not {form}")
+        found[key.strip()] = value.strip()
+    return found
 
 
 @pytest.hookimpl(wrapper=True)

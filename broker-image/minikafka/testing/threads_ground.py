@@ -23,9 +23,10 @@ from minikafka_chaos.scenario.faults import Fault, Handle, Targets, WipeMode, he
 from minikafka_chaos.scenario.scenario import ScenarioSpec
 
 from minikafka.client.metrics_access import MetricsAccess, own_access
+from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.config import BrokerConfig, ConfigError
 from minikafka.local.cluster import DOWN_TIMEOUT, READY_TIMEOUT, is_ready
-from minikafka.local.layout import CLIENTS, INTER_BROKER, lab_defaults, new_cluster_id
+from minikafka.local.layout import CLIENTS, INTER_BROKER, KEYS_SET_PER_BROKER, lab_defaults, new_cluster_id
 from minikafka.local.ports import HOST
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.protocol.types import TopicPartition
@@ -35,6 +36,8 @@ from minikafka.testing.broker_thread import BrokerThread, SharedDatabase
 DATA = "/data"
 """Each broker's log directory, on its disk."""
 POLL_SECONDS = 0.005
+OF_THREADS = frozenset({"minikafka.metadata.store", "listener.security.protocol.map"})
+"""Settings that brokers in this process have for themselves, and no others may be had; beside those of every local cluster."""
 NOT_HERE = "brokers in this process have their disk and clock from it; start the cluster as processes"
 
 
@@ -66,8 +69,9 @@ class ThreadsGround(BrokerVerbs):
         (Verb.SLOW_FSYNC, Verb.FAILING_FSYNC, Verb.DISK_FULL, Verb.CLOCK_STEP, Verb.STORE_OUTAGE), NOT_HERE
     )
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, security: ClientSecurity = PLAINTEXT) -> None:
         self.folder = folder
+        self.security = security
         self.brokers: Sequence[int] = ()
         self._ports = _Ports()
         self._config: dict[int, BrokerConfig] = {}
@@ -76,7 +80,7 @@ class ThreadsGround(BrokerVerbs):
         self._shared = SharedDatabase()
         self._links: LinkThread | None = None
         self._seed = 0
-        self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap)
+        self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap, lambda: security)
 
     def refusals(self, spec: ScenarioSpec) -> Iterable[str]:
         del spec
@@ -91,11 +95,12 @@ class ThreadsGround(BrokerVerbs):
         self.brokers = range(1, brokers + 1)
         cluster_id = new_cluster_id()
         links = []
+        if own := sorted((KEYS_SET_PER_BROKER | OF_THREADS) & config.keys()):
+            raise ToolTrouble(f"config: {own[0]}: a cluster in this process sets it for each of its brokers by itself")
         for broker in self.brokers:
             clients, inter_broker, proxy, metrics = (self._ports.take() for _ in range(4))
             links.append((proxy, inter_broker, broker, False))
             folder = self.folder / f"broker-{broker}"
-            folder.mkdir(parents=True)
             ports = {CLIENTS: clients, INTER_BROKER: inter_broker}
             advertised = {CLIENTS: clients, INTER_BROKER: proxy}
             values = {
@@ -103,7 +108,7 @@ class ThreadsGround(BrokerVerbs):
                 "cluster.id": cluster_id,
                 "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
                 "advertised.listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in advertised.items()),
-                "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in ports),
+                "listener.security.protocol.map": f"{CLIENTS}:{self.security.protocol},{INTER_BROKER}:PLAINTEXT",
                 "inter.broker.listener.name": INTER_BROKER,
                 "log.dirs": DATA,
                 "minikafka.metadata.store": "memory",
@@ -117,6 +122,8 @@ class ThreadsGround(BrokerVerbs):
             except ConfigError as error:
                 raise ToolTrouble(f"config: {error}") from error
             self._disks[broker] = _new_disk()
+        for broker in self.brokers:
+            (self.folder / f"broker-{broker}").mkdir(parents=True)
         self._links = LinkThread(links, seed)
         for broker in self.brokers:
             self.start(broker)
@@ -230,6 +237,10 @@ class ThreadsGround(BrokerVerbs):
 
     # -- network -------------------------------------------------------------------------------------------------------
 
+    @property
+    def without_links(self) -> None:
+        """Every link can be broken."""
+
     def make(self, fault: Fault, targets: Targets) -> Mapping[str, Any]:
         assert self._links is not None, "launched"
         match fault.verb:
@@ -246,11 +257,12 @@ class ThreadsGround(BrokerVerbs):
         ended = self._links is not None and self._links.change(lambda faults: faults.remove(handle.fault.id))
         return healed(handle.targets) if ended else []
 
-    def heal_all(self) -> list[str]:
+    def heal_all(self, deadline_s: float = READY_TIMEOUT) -> list[str]:
+        deadline = time.monotonic() + deadline_s
         done = ["healed every link"] if self._links and self._links.change(lambda faults: faults.clear()) else []
         done += [line for broker in self.brokers if (line := self.bring_back(broker)) is not None]
         for broker in self.brokers:
-            self.wait_ready(broker, READY_TIMEOUT)
+            self.wait_ready(broker, max(0.0, deadline - time.monotonic()))
         return done
 
     # -- evidence ------------------------------------------------------------------------------------------------------

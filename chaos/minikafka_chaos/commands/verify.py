@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 HELP = "load a Kafka-compatible cluster, read everything back, and judge what was lost"
 
 TOPIC_TIMEOUT_S = 30.0
+CLUSTER_S = 600.0
+"""To mend a cluster and to read all that its leaders have."""
 ACKS = {"all": "all", "-1": "all", "1": "1", "0": "0"}
 
 
@@ -132,7 +134,7 @@ def _of_cluster(data: Path) -> Verdict:
     try:
         if control is not None:
             control.ask("heal", {})  # what it has broken of the network only it can mend
-        return session.verdict()
+        return session.verdict(deadline_s=CLUSTER_S)
     except (ToolTrouble, ValueError) as error:
         return Verdict.without_judgement(Outcome.ERROR, str(error))
     finally:

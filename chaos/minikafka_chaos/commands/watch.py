@@ -59,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
         raise exits.bad_input("give one of RUN_DIR and --data DIR")
     if args.html is not None and (args.data is not None or args.web is not None):
         raise exits.bad_input("--html: is written of a RUN_DIR, and is no server: not with --data or --web")
+    if args.html is not None and not args.html.name:
+        raise exits.bad_input(f"--html: {str(args.html)!r} is no name of a file")
     try:
         if args.data is not None:
             return _watch_live(args)
@@ -103,12 +105,18 @@ def _evidence(path: Path) -> list[Evidence]:
     if not path.is_file():
         return list(read_run(path))
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadScenario(f"{path}: {error}") from error
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise BadScenario(f"{path}: {error.strerror or error}") from error
     if not is_trace(text):
         raise BadScenario(f"{path}: is neither a run's folder nor what `minikafka simulate --seed N --trace` prints")
-    return list(read_trace(text.splitlines()))
+    try:
+        trace = read_trace(text)
+    except BadScenario as error:
+        raise BadScenario(f"{path}: {error}") from error
+    if trace.torn is not None:
+        print(f"minikafka watch: {path}: {trace.torn}", file=sys.stderr)
+    return trace.evidence
 
 
 def _write_page(path: Path, title: str, recording: Recording) -> int:

@@ -17,8 +17,9 @@ from typing import Any
 
 from minikafka.agent.power_loss import PowerLossMode, carry_out, plan
 from minikafka.client.metrics_access import MetricsAccess
+from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.local import process
-from minikafka.local.cluster import LocalCluster
+from minikafka.local.cluster import READY_TIMEOUT, LocalCluster
 from minikafka.local.errors import ClusterError
 from minikafka.local.layout import CLIENTS, INTER_BROKER, STORE, ClusterInfo, ClusterRecord, faults_path
 from minikafka.local.ports import HOST, PROXY_PORT_OFFSET, free_base_port
@@ -83,7 +84,8 @@ def _ports(record: ClusterRecord) -> Iterator[tuple[int, int, int, bool]]:
 class ProcessesGround(BrokerVerbs):
     """A new local cluster in `data`, on free ports unless `base_port` says which.
 
-    `cluster` is for a cluster whose brokers are started in another way than a detached one's; `first_id` is the first broker's.
+    `cluster` is for a cluster whose brokers are started in another way than a detached one's; `first_id` is the first broker's;
+    `security` says how their listeners for clients are asked.
     """
 
     name = "processes"
@@ -92,7 +94,13 @@ class ProcessesGround(BrokerVerbs):
     lacks = LACKS["processes"]
 
     def __init__(
-        self, data: Path, base_port: int | None = None, *, cluster: LocalCluster | None = None, first_id: int = 0
+        self,
+        data: Path,
+        base_port: int | None = None,
+        *,
+        cluster: LocalCluster | None = None,
+        first_id: int = 0,
+        security: ClientSecurity = PLAINTEXT,
     ) -> None:
         self.cluster = cluster or LocalCluster(data)
         self._base_port = base_port
@@ -102,7 +110,8 @@ class ProcessesGround(BrokerVerbs):
         self._has_fault_files = False
         self._fault_files = FaultFiles(lambda broker: faults_path(self.cluster.data, broker))
         self._store_outage = StoreOutage(self.cluster.data / STORE)
-        self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap)
+        self.security = security
+        self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap, lambda: security)
 
     def refusals(self, spec: ScenarioSpec) -> Iterable[str]:
         protocols = as_config(spec.cluster.config).get("listener.security.protocol.map", "")
@@ -323,10 +332,10 @@ class ProcessesGround(BrokerVerbs):
         with _as_tool_trouble():
             self.cluster.wipe_volume(broker)
 
-    def heal_all(self) -> list[str]:
+    def heal_all(self, deadline_s: float = READY_TIMEOUT) -> list[str]:
         done = self._clear() + [line for broker in self.brokers if (line := self.bring_back(broker)) is not None]
         with _as_tool_trouble():
-            self.cluster.wait_ready()
+            self.cluster.wait_ready(deadline_s)
         return done
 
     def broker_address(self, broker: int) -> str:

@@ -38,10 +38,10 @@ class ClusterView:
             self._asked = bootstrap
         return self._client
 
-    def partitions(self, topic: str) -> dict[TopicPartition, PartitionView] | None:
+    def partitions(self, topic: str, timeout_s: float = TIMEOUT_S) -> dict[TopicPartition, PartitionView] | None:
         """All partitions of a topic, or None while nobody tells of it."""
         try:
-            found = described_topic(self._admin(), topic, TIMEOUT_S)
+            found = described_topic(self._admin(), topic, timeout_s)
         except KafkaException:
             self._client = None
             return None

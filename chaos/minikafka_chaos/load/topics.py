@@ -17,6 +17,8 @@ from minikafka_chaos.load.cluster_view import described_topic
 from minikafka_chaos.load.librdkafka import admin_config
 
 REQUEST_TIMEOUT_S = 5.0
+LAST_TRY_S = 0.1
+"""At least so long brokers are waited for, also where the time is over."""
 POLL_S = 0.05
 CREATE_TOPICS_VERSION = 7
 """The first version whose answer tells the topic's id (KIP-516)."""
@@ -44,7 +46,8 @@ def create_topic(bootstrap: str, security: ClientSecurity, plan: TopicPlan, dead
         topic = NewTopic(plan.name, plan.partitions, plan.replication_factor, config=dict(plan.config))
     while True:
         try:
-            admin.create_topics([topic], operation_timeout=REQUEST_TIMEOUT_S)[plan.name].result(REQUEST_TIMEOUT_S)
+            asked = admin.create_topics([topic], operation_timeout=REQUEST_TIMEOUT_S)
+            asked[plan.name].result(_patience(deadline))
             break
         except (KafkaException, TimeoutError) as error:
             cause = error.args[0] if error.args else error
@@ -127,6 +130,11 @@ def wait_for_leaders(bootstrap: str, security: ClientSecurity, plan: TopicPlan, 
     _wait_for_leaders(AdminClient(admin_config(bootstrap, security)), plan, time.monotonic() + deadline_s)
 
 
+def _patience(deadline: float) -> float:
+    """Seconds for one request."""
+    return min(REQUEST_TIMEOUT_S, max(LAST_TRY_S, deadline - time.monotonic()))
+
+
 def _may_pass(cause: object) -> bool:
     return not isinstance(cause, KafkaError) or cause.retriable() or cause.code() in _TRANSIENT
 
@@ -149,7 +157,7 @@ def _wait_for_leaders(admin: AdminClient, plan: TopicPlan, deadline: float) -> N
     seen = "nothing"
     while True:
         try:
-            topic = described_topic(admin, plan.name, REQUEST_TIMEOUT_S)
+            topic = described_topic(admin, plan.name, _patience(deadline))
             partitions = [] if topic is None else list(topic.partitions.values())
             seen = ", ".join(f"{p.id}: leader {p.leader} ISR {sorted(p.isrs)}" for p in partitions) or "no partitions"
             led = all(p.leader >= 0 and len(p.isrs) == len(p.replicas) for p in partitions)

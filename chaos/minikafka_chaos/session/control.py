@@ -10,7 +10,7 @@ import json
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -29,19 +29,21 @@ WAYS = f"GET {DOCUMENT}, and POST {PATH}/VERB"
 
 
 class ControlServer:
-    """Serves one session, from its `start` on. `folder` gets the file by which others find it.
+    """Listens at once, so that nothing is begun where it cannot, and serves a session from `start` on.
 
-    Raises VerbRefused when it cannot listen there.
+    `folder` gets the file by which others find it, and has to be there by then. Raises VerbRefused when it cannot listen.
     """
 
-    def __init__(self, session: ChaosSession, host: str, port: int, folder: Path, token: str | None = None) -> None:
+    def __init__(self, host: str, port: int, folder: Path, token: str | None = None) -> None:
         self._file = folder / FILE
+        self._sessions: list[ChaosSession] = []
         self.token = token_for(host, token)
-        self._server = LocalServer(host, port, _handler(session, self.token, threading.Lock()), "control port")
+        self._server = LocalServer(host, port, _handler(self._sessions, self.token, threading.Lock()), "control port")
         self.url = f"{self._server.url}{PATH}"
 
-    def start(self) -> None:
+    def start(self, session: ChaosSession) -> None:
         """Serve in the background."""
+        self._sessions.append(session)
         self._file.touch(mode=0o600)
         self._file.write_text(json.dumps({"url": self.url, "token": self.token}) + "\n")
         self._server.start()
@@ -52,7 +54,7 @@ class ControlServer:
         self._server.close()
 
 
-def _handler(session: ChaosSession, needed: str | None, turn: threading.Lock) -> type[LocalHandler]:
+def _handler(sessions: Sequence[ChaosSession], needed: str | None, turn: threading.Lock) -> type[LocalHandler]:
     class Handler(LocalHandler):
         token = needed
         offered = WAYS
@@ -71,7 +73,7 @@ def _handler(session: ChaosSession, needed: str | None, turn: threading.Lock) ->
                 return
             if self.is_allowed():
                 verb = self.path.removeprefix(f"{PATH}/")
-                self.send_json(*answer(verb, lambda: call(session, verb, given), turn))
+                self.send_json(*answer(verb, lambda: call(sessions[0], verb, given), turn))
 
     return Handler
 

@@ -52,17 +52,19 @@ class ControlledCluster:
     def up(self, **asked: Any) -> ClusterInfo:
         """Start the cluster, with a proxy between its brokers and injected faults; then open the port.
 
-        Raises ClusterError, also where the port cannot be had; then nothing is left running.
+        Raises ClusterError; then nothing is left running, and where the port cannot be had nothing was begun.
         """
         host, port, token = self._where
         try:
+            self._server = ControlServer(host, port, self._cluster.data, token)
+        except VerbRefused as error:
+            raise ClusterError(str(error)) from error
+        try:
             info = self._ground.take_up(**asked, proxied=[INTER_BROKER], faults=True)
-            session = session_of(self._cluster.data, self._ground)
-            self._server = ControlServer(session, host, port, self._cluster.data, token)
-            self._server.start()
+            self._server.start(session_of(self._cluster.data, self._ground))
         except BaseException as error:
-            self._ground.down()
-            if isinstance(error, VerbRefused | ToolTrouble):
+            self.down()
+            if isinstance(error, ToolTrouble):
                 raise ClusterError(str(error)) from error
             raise
         return info

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from minikafka.client.connection import BrokerConnection, NoAnswer, endpoints
+from minikafka.client.security import ClientSecurity
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.load.group_state import DESCRIBE_GROUPS_VERSION
+from minikafka_chaos.session.deadline import Deadline
 from minikafka_chaos.session.partitions import RETRY_S, TIMEOUT_S, ask
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -36,9 +38,9 @@ class GroupOffsets:
     offsets: Mapping[TopicPartition, int]
 
 
-def make_offsets_topic(bootstrap: str) -> None:
+def make_offsets_topic(bootstrap: str, security: ClientSecurity, deadline: Deadline) -> None:
     """Have `__consumer_offsets` made, as by the first group; returns when it is. Raises ToolTrouble."""
-    answer = ask(bootstrap, ApiKey.FIND_COORDINATOR, 2, {"key": OFFSETS_TOPIC, "key_type": 0})
+    answer = ask(bootstrap, security, ApiKey.FIND_COORDINATOR, 2, {"key": OFFSETS_TOPIC, "key_type": 0}, deadline)
     if answer.error_code:
         raise ToolTrouble(f"{OFFSETS_TOPIC} was not made: {ErrorCode(answer.error_code).name}")
 
@@ -47,27 +49,29 @@ class _NotYet(Exception):
     """Coordinators are about to change; ``str()`` says what is missing."""
 
 
-def describe_groups(bootstrap: str, deadline_s: float) -> dict[str, GroupOffsets]:
+def describe_groups(bootstrap: str, security: ClientSecurity, deadline: Deadline) -> dict[str, GroupOffsets]:
     """All groups by name, as the brokers at these addresses have them. Raises ToolTrouble."""
-    deadline = time.monotonic() + deadline_s
     while True:
         try:
-            _check_coordinators(bootstrap)
-            found = [group for host, port in endpoints(bootstrap) for group in _groups_of(host, port)]
+            _check_coordinators(bootstrap, security, deadline)
+            addresses = endpoints(bootstrap)
+            found = [group for host, port in addresses for group in _groups_of(host, port, security, deadline)]
             return {group.name: group for group in sorted(found, key=lambda group: group.name)}
         except _NotYet as reason:
-            if time.monotonic() > deadline:
+            if deadline.is_over:
                 raise ToolTrouble(f"consumer groups: {reason}") from None
             time.sleep(RETRY_S)
 
 
-def _check_coordinators(bootstrap: str) -> None:
+def _check_coordinators(bootstrap: str, security: ClientSecurity, deadline: Deadline) -> None:
     """Raise _NotYet unless each partition of the groups' topic is led by a broker at one of these addresses."""
     answer = ask(
         bootstrap,
+        security,
         ApiKey.METADATA,
         METADATA_VERSION,
         {"topics": [{"name": OFFSETS_TOPIC}], "allow_auto_topic_creation": False},
+        deadline,
     )
     addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
     asked = endpoints(bootstrap)
@@ -76,9 +80,9 @@ def _check_coordinators(bootstrap: str) -> None:
             raise _NotYet(f"{OFFSETS_TOPIC}-{partition.partition_index} has no leader that runs")
 
 
-def _groups_of(host: str, port: int) -> Iterator[GroupOffsets]:
+def _groups_of(host: str, port: int, security: ClientSecurity, deadline: Deadline) -> Iterator[GroupOffsets]:
     try:
-        with BrokerConnection(host, port, TIMEOUT_S) as connection:
+        with BrokerConnection(host, port, deadline.at_most(TIMEOUT_S), security) as connection:
             listed = connection.request(ApiKey.LIST_GROUPS, LIST_VERSION, {})
             _check(listed.error_code)
             names = [each.group_id for each in listed.groups]

@@ -11,6 +11,7 @@ from typing import Any
 from minikafka.client.metrics_access import OPEN, MetricsAccess
 
 from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.session.deadline import Deadline
 from minikafka_chaos.session.errors import VerbRefused
 
 TIMEOUT_S = 10.0
@@ -21,8 +22,9 @@ OFF = f"hooks are off: {TURN_ON}"
 class BrokerHooks:
     """Of one broker; `metrics_url` is where its metrics are. Raises ToolTrouble when it does not answer."""
 
-    def __init__(self, metrics_url: str, access: MetricsAccess = OPEN) -> None:
+    def __init__(self, metrics_url: str, access: MetricsAccess = OPEN, deadline: Deadline | None = None) -> None:
         self._access = access
+        self._deadline = deadline or Deadline(TIMEOUT_S)
         self._url = metrics_url.removesuffix("/metrics") + "/hooks"
 
     def order(self, **given: str | int | None) -> None:
@@ -37,7 +39,7 @@ class BrokerHooks:
 
     def _ask(self, url: str, method: str = "GET") -> Any:
         try:
-            status, body = self._access.ask(url, TIMEOUT_S, method)
+            status, body = self._access.ask(url, self._deadline.at_most(TIMEOUT_S), method)
             if status == HTTPStatus.OK:
                 return json.loads(body)
         except (OSError, ValueError) as error:

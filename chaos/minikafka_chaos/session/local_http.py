@@ -103,18 +103,22 @@ class LocalServer:
     def __init__(self, host: str, port: int, handler: type[LocalHandler], what: str) -> None:
         try:
             self._server = ThreadingHTTPServer((host, port), handler)
-        except OSError as error:
-            raise VerbRefused(f"{what}: cannot listen on {host}:{port} ({error.strerror or error})") from error
+        except (OSError, UnicodeError, TypeError) as error:  # of a name that no resolver could take, one of the others
+            why = getattr(error, "strerror", None) or error
+            raise VerbRefused(f"{what}: cannot listen on {host}:{port} ({why})") from error
         self._server.daemon_threads = True
+        self._serves = False
         self._name = what
         name = f"[{host}]" if ":" in host else host
         self.url = f"http://{name}:{self._server.server_address[1]}"
 
     def start(self) -> None:
         """Serve in the background."""
+        self._serves = True
         threading.Thread(target=self._server.serve_forever, args=(CLOSE_S,), name=self._name, daemon=True).start()
 
     def close(self) -> None:
-        """Serve no more. Only after `start`."""
-        self._server.shutdown()
+        """Serve no more, and listen no more."""
+        if self._serves:
+            self._server.shutdown()
         self._server.server_close()

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from minikafka.client.connection import BrokerConnection, NoAnswer, endpoints
+from minikafka.client.security import ClientSecurity
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import BatchHeader, MalformedRecords, iterate_batches
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.session.deadline import Deadline
 
 TIMEOUT_S = 10.0
 RETRY_S = 0.05
@@ -21,19 +23,29 @@ FETCH_BYTES = 8 << 20
 ELECTED = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
 
 
-def ask(bootstrap: str, api: ApiKey, newest: int, values: Mapping[str, Any]) -> Any:
+def ask(
+    bootstrap: str,
+    security: ClientSecurity,
+    api: ApiKey,
+    newest: int,
+    values: Mapping[str, Any],
+    deadline: Deadline | None = None,
+) -> Any:
     """Ask the first broker that answers. Raises ToolTrouble when none does."""
     seen = "no address"
     for host, port in endpoints(bootstrap):
+        timeout = TIMEOUT_S if deadline is None else deadline.at_most(TIMEOUT_S)
         try:
-            with BrokerConnection(host, port, TIMEOUT_S) as connection:
+            with BrokerConnection(host, port, timeout, security) as connection:
                 return connection.request(api, newest, values)
         except NoAnswer as error:
             seen = f"{host}:{port}: {error}"
     raise ToolTrouble(f"{api.api_name}: nobody answers ({seen})")
 
 
-def prefer(bootstrap: str, where: TopicPartition, replicas: tuple[int, ...], deadline_s: float) -> None:
+def prefer(
+    bootstrap: str, security: ClientSecurity, where: TopicPartition, replicas: tuple[int, ...], deadline: Deadline
+) -> None:
     """Put a partition's replicas into this order, and have the first lead; again while there is no controller.
 
     Raises ToolTrouble with what a broker refuses.
@@ -43,31 +55,33 @@ def prefer(bootstrap: str, where: TopicPartition, replicas: tuple[int, ...], dea
     wanted = [{"topic": where.topic, "partitions": [where.partition]}]
 
     def reorder() -> list[int]:
-        answer = ask(bootstrap, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, {"topics": topics, "timeout": 10_000})
+        values = {"topics": topics, "timeout": 10_000}
+        answer = ask(bootstrap, security, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, values, deadline)
         return [answer.error_code, *(p.error_code for topic in answer.responses for p in topic.partitions)]
 
     def elect() -> list[int]:
         values = {"election_type": 0, "topic_partitions": wanted, "timeout": 10_000}
-        answer = ask(bootstrap, ApiKey.ELECT_LEADERS, 2, values)
+        answer = ask(bootstrap, security, ApiKey.ELECT_LEADERS, 2, values, deadline)
         rows = [row for topic in answer.replica_election_results for row in topic.partition_result]
         return [answer.error_code, *(row.error_code for row in rows)]
 
-    deadline = time.monotonic() + deadline_s
     _carry_out(reorder, f"{where}: its replicas cannot be put into another order", deadline)
     _carry_out(elect, f"{where}: broker {replicas[0]} was not elected", deadline)
 
 
-def _carry_out(request: Callable[[], list[int]], problem: str, deadline: float) -> None:
+def _carry_out(request: Callable[[], list[int]], problem: str, deadline: Deadline) -> None:
     while True:
         refused = [code for code in map(ErrorCode, request()) if code not in ELECTED]
         if not refused:
             return
-        if refused[0] is not ErrorCode.NOT_CONTROLLER or time.monotonic() > deadline:
+        if refused[0] is not ErrorCode.NOT_CONTROLLER or deadline.is_over:
             raise ToolTrouble(f"{problem}: {refused[0].name}")
         time.sleep(RETRY_S)
 
 
-def committed_batches(leader: str, where: TopicPartition, deadline_s: float) -> tuple[int, int, list[BatchHeader]]:
+def committed_batches(
+    leader: str, security: ClientSecurity, where: TopicPartition, deadline_s: float
+) -> tuple[int, int, list[BatchHeader]]:
     """(log start, high watermark, the headers of all batches between) as the leader at that address has them.
 
     Raises ToolTrouble when they cannot be read in time.
@@ -77,7 +91,7 @@ def committed_batches(leader: str, where: TopicPartition, deadline_s: float) -> 
     found: list[BatchHeader] = []
     start, offset = 0, 0
     try:
-        with BrokerConnection(host, port, deadline_s) as connection:
+        with BrokerConnection(host, port, deadline_s, security) as connection:
             start = offset = _earliest(connection, where)
             while True:
                 high_watermark, records = _fetch(connection, where, offset)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from minikafka.client.metrics_access import MetricsAccess
-from minikafka.client.security import PLAINTEXT
+from minikafka.client.security import ClientSecurity
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
@@ -26,22 +26,29 @@ from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition, Ground
 from minikafka_chaos.load.clients import PartitionView, TopicPlan
+from minikafka_chaos.load.kafka_clients import KafkaClients
 from minikafka_chaos.load.reader import ReadRecord, read_records
 from minikafka_chaos.load.topics import TopicNotMade
 from minikafka_chaos.record.journal import Journal
 from minikafka_chaos.run.open_faults import OpenFaults
 from minikafka_chaos.run.replica_evidence import TopicEvidence, write_replicas
 from minikafka_chaos.scenario.faults import PLAIN, Direction, Fault, Parameters, Targets, WipeMode
+from minikafka_chaos.session.deadline import Deadline
 from minikafka_chaos.session.errors import VerbRefused
 from minikafka_chaos.session.evidence import CommittedLog, acknowledgements, write_history
 from minikafka_chaos.session.groups import OFFSETS_TOPIC, GroupOffsets, describe_groups, make_offsets_topic
 from minikafka_chaos.session.hooks import TURN_ON, BrokerHooks
 from minikafka_chaos.session.partitions import ask, committed_batches, prefer
+from minikafka_chaos.session.settings import Setting, as_text
 from minikafka_chaos.verdict.claims import Terms
 from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge
 
 DEADLINE_S = 60.0
-"""For everything that is waited for: a cluster takes a second or two, a machine that is busy with other things longer."""
+"""For all that a verb waits for: a cluster takes a second or two, a machine that is busy with other things longer."""
+VIEW_S = 2.0
+"""So long brokers may take to tell of a topic before they are asked again."""
+CLOSED = "the cluster is closed: make a new one"
+NOBODY_RUNS = "no broker runs, and hooks are in brokers that run: restart one, or heal the cluster"
 POLL_S = 0.02
 UNKNOWN_TOPIC_S = 2.0
 """So long brokers may say that there is no such topic: one may just have been made by somebody else."""
@@ -62,6 +69,21 @@ DIRECTIONS = {direction.value.lower(): direction for direction in Direction}
 
 class SessionGround(Ground, Protocol):
     """A ground on this machine."""
+
+    @property
+    def clients(self) -> KafkaClients: ...
+
+    @property
+    def security(self) -> ClientSecurity:
+        """How a broker's listener for clients is to be asked."""
+        ...
+
+    @property
+    def without_links(self) -> str | None:
+        """Why no link can be broken; None where it can."""
+        ...
+
+    def heal_all(self, deadline_s: float = ...) -> list[str]: ...
 
     @property
     def live_bootstrap(self) -> str:
@@ -124,6 +146,7 @@ class ChaosSession:
         self.topics: list[str] = []
         """Those that `create_topic` has made, and nobody has forgotten since: what a verdict is about."""
         self._hooks = hooks
+        self._closed = False
         self._groups_prepared = False
         self._numbers = itertools.count(1)
         self._observations: dict[str, Observation] = {}
@@ -135,7 +158,8 @@ class ChaosSession:
         return OpenFaults(self.ground, self.journal, lambda _line: None)
 
     def close(self) -> None:
-        """No duration ends anything from now on; the brokers are left as they are."""
+        """No duration ends anything from now on, and no verb begins; the brokers are left as they are."""
+        self._closed = True
         self._faults.close()
         self.journal.close()
 
@@ -165,15 +189,17 @@ class ChaosSession:
 
     def restart(self, broker: int, deadline_s: float = DEADLINE_S) -> None:
         """Start a dead broker, or stop one cleanly and start it again; returns when it is ready."""
+        deadline = Deadline(deadline_s)
         condition = self._needs(broker, BrokerCondition.RUNNING, BrokerCondition.DEAD)
         verb = Verb.START if condition is BrokerCondition.DEAD else Verb.RESTART
-        self._do(verb, broker, then=lambda: self.ground.wait_ready(broker, deadline_s))
+        self._do(verb, broker, then=lambda: self.ground.wait_ready(broker, deadline.left), deadline=deadline)
 
-    def kill_leader(self, topic: str, partition: int = 0) -> int:
+    def kill_leader(self, topic: str, partition: int = 0, deadline_s: float = DEADLINE_S) -> int:
         """Crash the broker that leads a partition; its id."""
-        leader = self.leader(topic, partition)
+        deadline = Deadline(deadline_s)
+        leader = self._led(topic, partition, None, deadline).leader
         self._needs(leader, BrokerCondition.RUNNING, BrokerCondition.PAUSED)
-        self._do(Verb.KILL, leader, role=f"leader of {topic}-{partition}")
+        self._do(Verb.KILL, leader, role=f"leader of {topic}-{partition}", deadline=deadline)
         return leader
 
     def status(self) -> list[BrokerDescription]:
@@ -198,10 +224,18 @@ class ChaosSession:
         """
         if direction not in DIRECTIONS:
             raise VerbRefused(f"direction: {direction!r} is not one of {', '.join(DIRECTIONS)}")
-        if broker in peers:
-            raise VerbRefused(f"broker {broker} cannot be cut from itself")
+        self._check_open()
+        if (why := self.ground.without_links) is not None:
+            raise VerbRefused(why)
         for each in (broker, *peers):
             self._known(each)
+        for number, each in enumerate(peers):
+            if each == broker:
+                raise VerbRefused(f"peers: broker {broker} cannot be cut from itself")
+            if each in peers[:number]:
+                raise VerbRefused(f"peers: broker {each} is named twice")
+        for each in (broker, *peers):
+            self._needs(each, BrokerCondition.RUNNING, BrokerCondition.PAUSED)
         others = peers or tuple(each for each in self.ground.brokers if each != broker)
         if not others:
             raise VerbRefused(f"broker {broker} has no peers to be cut from")
@@ -209,14 +243,18 @@ class ChaosSession:
 
     def heal(self, deadline_s: float = DEADLINE_S) -> list[str]:
         """End every fault and hook, start dead brokers, and wait until all are ready; what was done, a line each."""
+        return self._heal(Deadline(deadline_s))
+
+    def _heal(self, deadline: Deadline) -> list[str]:
+        self._check_open()
         left = self._faults.close()
         self._faults = self._open_faults()
         with self.journal.action("heal", "Heal", "cluster") as action:
-            done = self.ground.heal_all()
+            done = self.ground.heal_all(deadline.left)
             for broker in self.ground.brokers:
-                self.ground.wait_ready(broker, deadline_s)
+                self.ground.wait_ready(broker, deadline.left)
             if self._hooks:
-                self.on_each_live_broker(lambda hooks: hooks.order(action="clear"))
+                self.on_each_live_broker(lambda hooks: hooks.order(action="clear"), deadline)
             action.fields["done"] = done
         for handle in left:
             self.journal.recovered(handle, "heal")
@@ -243,6 +281,11 @@ class ChaosSession:
                 code = ErrorCode(code).name
             except ValueError:
                 raise VerbRefused(f"code: {code} is not the number of an error of Kafka") from None
+        self._live_brokers()
+        if topic is not None:
+            self._check_there(topic, partition)
+        elif partition is not None:
+            raise VerbRefused(f"topic: partition {partition} needs it")
         given = {"api": api, "code": code, "topic": topic, "partition": partition, "count": count, "after": after}
         self._order("InjectError", action="error", **given)
 
@@ -262,15 +305,31 @@ class ChaosSession:
             raise VerbRefused(f"api: nobody has observed {api!r}")
         return self._observations[api].requests
 
+    def _check_there(self, topic: str, partition: int | None) -> None:
+        """Raise VerbRefused for a topic or a partition that nobody has: no request would ever be about it."""
+        there = self.partitions(topic)
+        if partition is not None and (type(partition) is not int or TopicPartition(topic, partition) not in there):
+            raise VerbRefused(f"partition: {topic} has no partition {partition!r}, but 0 to {len(there) - 1}")
+
     def _order(self, name: str, **given: str | int | None) -> None:
+        self._live_brokers()
         parameters = {key: value for key, value in given.items() if value is not None}
         with self.journal.action(f"hook-{next(self._numbers)}", name, "cluster", None, parameters=parameters):
             self.on_each_live_broker(lambda hooks: hooks.order(**given))
 
-    def on_each_live_broker(self, ask: Callable[[BrokerHooks], T]) -> list[T]:
-        """Ask the hooks of every broker that runs."""
-        running = [each for each in self.ground.brokers if self.ground.condition(each) is BrokerCondition.RUNNING]
-        return [ask(BrokerHooks(self.ground.metrics_url(each), self.ground.metrics_access)) for each in running]
+    def on_each_live_broker(self, ask: Callable[[BrokerHooks], T], deadline: Deadline | None = None) -> list[T]:
+        """Ask the hooks of every broker that runs. Raises VerbRefused where none does."""
+        access = self.ground.metrics_access
+        return [ask(BrokerHooks(self.ground.metrics_url(each), access, deadline)) for each in self._live_brokers()]
+
+    def _live_brokers(self) -> list[int]:
+        self._check_open()
+        if not (running := self._running()):
+            raise VerbRefused(NOBODY_RUNS)
+        return running
+
+    def _running(self) -> list[int]:
+        return [each for each in self.ground.brokers if self.ground.condition(each) is BrokerCondition.RUNNING]
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
@@ -279,13 +338,15 @@ class ChaosSession:
         name: str | None = None,
         partitions: int = 1,
         replication_factor: int = 3,
-        config: Mapping[str, str] | None = None,
+        config: Mapping[str, Setting] | None = None,
         deadline_s: float = DEADLINE_S,
     ) -> str:
         """Create a topic, and wait until every partition has a leader and a full ISR; its name, a new one when none is given."""
+        deadline = Deadline(deadline_s)
+        self._check_open()
         brokers = len(self.ground.brokers)
         for field, number in (("replication_factor", replication_factor), ("partitions", partitions)):
-            if not isinstance(number, int):
+            if type(number) is not int:  # True is 1 elsewhere
                 raise VerbRefused(f"{field}: {number!r} is not a whole number")
         if not 1 <= replication_factor <= brokers:
             raise VerbRefused(
@@ -294,11 +355,14 @@ class ChaosSession:
         if partitions < 1:
             raise VerbRefused(f"partitions: {partitions} is not at least 1")
         name = f"topic-{uuid.uuid4().hex[:8]}" if name is None else name
-        if self._view.partitions(name):
+        if not isinstance(name, str):
+            raise VerbRefused(f"name: {name!r} is not text")
+        settings = as_text("config", {} if config is None else config)
+        if self._view_of(name, deadline):
             raise VerbRefused(f"name: topic {name} is there already")
-        plan = TopicPlan(name, partitions, replication_factor, None, dict(config or {}))
+        plan = TopicPlan(name, partitions, replication_factor, None, settings)
         try:
-            self.ground.clients.create_topic(plan, deadline_s)
+            self.ground.clients.create_topic(plan, deadline.left)
         except TopicNotMade as error:
             raise VerbRefused(str(error)) from error
         self.topics.append(name)
@@ -306,46 +370,58 @@ class ChaosSession:
 
     def delete_topics(self) -> None:
         """Delete the topics that this session has made; returns when the controller has."""
-        names, self.topics = self.topics, []
-        if names:
-            ask(self.ground.live_bootstrap, ApiKey.DELETE_TOPICS, 5, {"topic_names": names, "timeout": 10_000})
+        self._check_open()
+        if self.topics:
+            wanted = {"topic_names": self.topics, "timeout": 10_000}
+            ask(self.ground.live_bootstrap, self.ground.security, ApiKey.DELETE_TOPICS, 5, wanted)
+        self.topics.clear()
 
     def partitions(self, topic: str, deadline_s: float = DEADLINE_S) -> dict[TopicPartition, PartitionView]:
         """Leader, replicas and ISR of each partition as brokers tell them now."""
-        now = time.monotonic()
-        deadline, unknown_until = now + deadline_s, now + min(UNKNOWN_TOPIC_S, deadline_s)
-        while not (found := self._view.partitions(topic)):
+        return self._partitions(topic, Deadline(deadline_s))
+
+    def _partitions(self, topic: str, deadline: Deadline) -> dict[TopicPartition, PartitionView]:
+        self._check_open()
+        unknown_s = min(UNKNOWN_TOPIC_S, deadline.seconds)
+        unknown_until = time.monotonic() + unknown_s
+        while not (found := self._view_of(topic, deadline)):
             now = time.monotonic()
-            if (reported := self._reported_topics()) is None or topic in reported:
-                unknown_until = now + min(UNKNOWN_TOPIC_S, deadline_s)
+            if (reported := self._reported_topics(deadline)) is None or topic in reported:
+                unknown_until = now + unknown_s
             elif now > unknown_until:
                 names = [name for name, internal in reported.items() if not internal]
                 shown = [*names[:TOPICS_NAMED_MAX], *(["..."] if len(names) > TOPICS_NAMED_MAX else [])]
                 raise VerbRefused(f"topic {topic} is not there; topics of this cluster: {', '.join(shown) or 'none'}")
-            if now > deadline:
-                raise VerbRefused(f"topic: nobody tells of {topic}")
+            if deadline.is_over:
+                why = "" if self._running() else ", for no broker runs"
+                raise VerbRefused(f"topic: nobody tells of {topic}{why}")
             time.sleep(POLL_S)
         return found
+
+    def _view_of(self, topic: str, deadline: Deadline) -> dict[TopicPartition, PartitionView] | None:
+        """Nobody is asked while no broker runs: who asks them would be kept waiting for all that."""
+        return self._view.partitions(topic, deadline.at_most(VIEW_S)) if self._running() else None
 
     def leader(
         self, topic: str, partition: int = 0, other_than: int | None = None, deadline_s: float = DEADLINE_S
     ) -> int:
         """The broker that leads a partition now; waits until a living one does, and another than the one that is given."""
-        return self._led(topic, partition, other_than, deadline_s).leader
+        return self._led(topic, partition, other_than, Deadline(deadline_s)).leader
 
-    def _led(self, topic: str, partition: int, other_than: int | None, deadline_s: float) -> PartitionView:
+    def _led(self, topic: str, partition: int, other_than: int | None, deadline: Deadline) -> PartitionView:
         """The partition once a living broker leads it: for a moment others still name one that has just died."""
 
         def led(view: PartitionView) -> bool:
             dead = view.leader < 0 or self.ground.condition(view.leader) is BrokerCondition.DEAD
             return not dead and view.leader != other_than
 
-        return self._until(led, topic, partition, "has no such leader", deadline_s)
+        return self._until(led, topic, partition, "has no such leader", deadline)
 
     def move_leader(self, topic: str, partition: int = 0, to: int | None = None, deadline_s: float = DEADLINE_S) -> int:
         """Have another replica lead a partition (`to`, or the next in the ISR), all of them alive; its id."""
+        deadline = Deadline(deadline_s)
         where = TopicPartition(topic, partition)
-        view = self._led(topic, partition, None, deadline_s)
+        view = self._led(topic, partition, None, deadline)
         if to is None:
             running = [each for each in view.isr if self.ground.condition(each) is BrokerCondition.RUNNING]
             to = next((each for each in running if each != view.leader), None)
@@ -358,41 +434,48 @@ class ChaosSession:
             )
         with self.journal.action(f"move-{next(self._numbers)}", "MoveLeader", str(where), None, to=to):
             order = (to, *(each for each in view.replicas if each != to))
-            prefer(self.ground.live_bootstrap, where, order, deadline_s)
-            self._until(lambda view: view.leader == to, topic, partition, f"is not led by broker {to}", deadline_s)
+            prefer(self.ground.live_bootstrap, self.ground.security, where, order, deadline)
+            self._until(lambda view: view.leader == to, topic, partition, f"is not led by broker {to}", deadline)
         return to
 
     def wait_full_isr(self, topic: str | None = None, deadline_s: float = DEADLINE_S) -> None:
         """Wait until every replica of a topic, or of all that this session has made, is in sync."""
-        for name in [topic] if topic is not None else self.topics:
-            for where in self.partitions(name, deadline_s):
-                self._until(lambda view: view.full, *where, "has no full ISR", deadline_s)
+        self._wait_full_isr([topic] if topic is not None else self.topics, Deadline(deadline_s))
+
+    def _wait_full_isr(self, topics: Sequence[str], deadline: Deadline) -> None:
+        self._check_open()
+        for name in topics:
+            for where in self._partitions(name, deadline):
+                self._until(lambda view: view.full, *where, "has no full ISR", deadline)
 
     def _until(
-        self, holds: Callable[[PartitionView], bool], topic: str, partition: int, else_: str, deadline_s: float
+        self, holds: Callable[[PartitionView], bool], topic: str, partition: int, else_: str, deadline: Deadline
     ) -> PartitionView:
         where = TopicPartition(topic, partition)
-        deadline = time.monotonic() + deadline_s
         while True:
-            partitions = self.partitions(topic, deadline_s)
+            partitions = self._partitions(topic, deadline)
             if where not in partitions:
                 raise VerbRefused(f"partition: {topic} has no partition {partition}")
             view = partitions[where]
             if holds(view):
                 return view
-            if time.monotonic() > deadline:
-                raise ToolTrouble(f"{where} {else_} after {deadline_s:g} s: leader {view.leader}, ISR {list(view.isr)}")
+            if deadline.is_over:
+                isr = list(view.isr)
+                raise ToolTrouble(f"{where} {else_} after {deadline.seconds:g} s: leader {view.leader}, ISR {isr}")
             time.sleep(POLL_S)
 
     # -- what is there -------------------------------------------------------------------------------------------------
 
     def records(self, topic: str, deadline_s: float = DEADLINE_S) -> list[ReadRecord]:
         """All committed records of a topic, by partition and offset, as the verifier's reader gets them."""
-        return read_records(self.ground.live_bootstrap, PLAINTEXT, list(self.partitions(topic, deadline_s)), deadline_s)
+        deadline = Deadline(deadline_s)
+        partitions = list(self._partitions(topic, deadline))
+        return read_records(self.ground.live_bootstrap, self.ground.security, partitions, deadline.left)
 
     def groups(self, deadline_s: float = DEADLINE_S) -> dict[str, GroupOffsets]:
         """The consumer groups: state, members and committed offsets."""
-        return describe_groups(self.ground.live_bootstrap, deadline_s)
+        self._check_open()
+        return describe_groups(self.ground.live_bootstrap, self.ground.security, Deadline(deadline_s))
 
     def verdict(self, topics: Sequence[str] | None = None, deadline_s: float = DEADLINE_S) -> Verdict:
         """Heal the cluster, and judge what has become of all that was acknowledged in these topics.
@@ -402,21 +485,24 @@ class ChaosSession:
         """
         if not self._hooks:
             return Verdict.without_judgement(Outcome.ERROR, NO_ACKNOWLEDGEMENTS)
-        self.heal(deadline_s)
+        deadline = Deadline(deadline_s)
+        self._heal(deadline)
         names = list(self.topics if topics is None else topics) or [
-            name for name, internal in self._all_topics().items() if not internal
+            name for name, internal in self._all_topics(deadline).items() if not internal
         ]
         folder = Path(tempfile.mkdtemp(prefix="verdict-", dir=self.folder))
         logs: list[CommittedLog] = []
         evidence: list[TopicEvidence] = []
         for name in names:
-            self.wait_full_isr(name, deadline_s)
-            placement = self.partitions(name, deadline_s)
+            self._wait_full_isr([name], deadline)
+            placement = self._partitions(name, deadline)
             replicas = max(len(view.replicas) for view in placement.values())
             evidence.append(TopicEvidence(name, replicas, placement))
             for where, view in placement.items():
                 address = self.ground.broker_address(view.leader)
-                logs.append(CommittedLog(where, *committed_batches(address, where, deadline_s)))
+                logs.append(
+                    CommittedLog(where, *committed_batches(address, self.ground.security, where, deadline.left))
+                )
         self.ground.collect_events(folder / "events")
         acknowledged = acknowledgements(folder / "events", names)
         history = write_history(folder, acknowledged, logs, self.ground.clock.time)
@@ -425,25 +511,31 @@ class ChaosSession:
         self.journal.write("verdict", verdict.as_json())
         return verdict
 
-    def _all_topics(self) -> dict[str, bool]:
+    def _all_topics(self, deadline: Deadline) -> dict[str, bool]:
         """Each topic of the cluster, by name, and whether it is internal. Raises ToolTrouble when nobody answers."""
-        answer = ask(self.ground.live_bootstrap, ApiKey.METADATA, 8, ALL_TOPICS)
+        ground = self.ground
+        answer = ask(ground.live_bootstrap, ground.security, ApiKey.METADATA, 8, ALL_TOPICS, deadline)
         return {topic.name: topic.is_internal for topic in sorted(answer.topics, key=lambda each: each.name)}
 
-    def _reported_topics(self) -> dict[str, bool] | None:
+    def _reported_topics(self, deadline: Deadline) -> dict[str, bool] | None:
         """The same; None while no broker runs or answers."""
-        if all(self.ground.condition(each) is not BrokerCondition.RUNNING for each in self.ground.brokers):
+        if not self._running():
             return None
         try:
-            return self._all_topics()
+            return self._all_topics(deadline)
         except ToolTrouble:
             return None
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise VerbRefused(CLOSED)
+
     def _known(self, broker: int) -> None:
+        self._check_open()
         brokers = self.ground.brokers
-        if broker not in brokers:
+        if type(broker) is not int or broker not in brokers:  # True is 1 elsewhere
             raise VerbRefused(
                 f"broker {broker!r} does not exist: this cluster has brokers {brokers[0]} to {brokers[-1]}"
             )
@@ -466,24 +558,22 @@ class ChaosSession:
         parameters: Parameters = PLAIN,
         role: str | None = None,
         then: Callable[[], None] = lambda: None,
+        deadline: Deadline | None = None,
     ) -> None:
-        self._prepare_groups()
+        self._prepare_groups(deadline or Deadline(DEADLINE_S))
         name = f"{verb.kind.replace('_', '-')}-{next(self._numbers)}"
         with self._faults.making(Fault(name, verb, parameters, step=name), Targets((broker,), tuple(peers), role)):
             then()
 
-    def _prepare_groups(self) -> None:
+    def _prepare_groups(self, deadline: Deadline) -> None:
         """Have the topic of consumer groups before the first broker is broken, as a cluster has that was in use.
 
         Otherwise it would be made for the first group that somebody starts, which takes as many living brokers as it has
         replicas: a service that is started after a kill would wait for its coordinator until the cluster is healed.
         """
-        ground = self.ground
-        if self._groups_prepared or any(
-            ground.condition(each) is not BrokerCondition.RUNNING for each in ground.brokers
-        ):
+        if self._groups_prepared or len(self._running()) < len(self.ground.brokers):
             return
         self._groups_prepared = True
-        if not self._view.partitions(OFFSETS_TOPIC):
+        if not self._view_of(OFFSETS_TOPIC, deadline):
             with contextlib.suppress(ToolTrouble):  # a cluster that does not make it is broken all the same
-                make_offsets_topic(ground.live_bootstrap)
+                make_offsets_topic(self.ground.live_bootstrap, self.ground.security, deadline)

@@ -6,9 +6,11 @@ All is taken from the methods of `ChaosSession`, so that HTTP, its OpenAPI docum
 from __future__ import annotations
 
 import inspect
+import json
+import types
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -45,6 +47,11 @@ ALLOWED: Mapping[str, Iterable[str]] = {"mode": WIPE_MODES, "direction": DIRECTI
 """Fields whose values are some words, for the document; the verb itself says so to who sends another."""
 
 
+WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", types.NoneType: "null"}
+SHOWN_MAX = 60
+"""Characters of a value that is refused."""
+
+
 @cache
 def model(verb: str) -> type[BaseModel]:
     """The fields of a verb."""
@@ -68,16 +75,47 @@ def does(verb: str) -> str:
     return inspect.cleandoc(getattr(ChaosSession, verb).__doc__ or "")
 
 
+def _refusal(verb: str, given: Any, error: ValidationError) -> str:
+    """One line on the first field that cannot be so: its name, and what is allowed."""
+    first = error.errors()[0]
+    if not first["loc"]:
+        return f"body: {_shown(given)} is not an object with the fields of {verb}"
+    field = str(first["loc"][0])
+    fields = model(verb).model_fields
+    if field not in fields:
+        return f"{field}: {verb} does not take it; allowed: {', '.join(fields) or 'nothing'}"
+    allowed = in_words(fields[field].annotation)
+    return (
+        f"{field}: {_shown(given[field])} is not {allowed}"
+        if field in given
+        else f"{field}: {verb} needs it: {allowed}"
+    )
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+
+
+def in_words(hint: Any) -> str:
+    """Return what a field may be."""
+    if hint in WORDS:
+        return WORDS[hint]
+    of = get_args(hint)
+    if get_origin(hint) in (Union, types.UnionType):
+        *rest, last = map(in_words, of)
+        return f"{', '.join(rest)} or {last}"
+    if issubclass(get_origin(hint), Mapping):
+        return f"an object whose values are {in_words(of[1])}"
+    return f"a list, each {in_words(of[0])}"
+
+
 def call(session: ChaosSession, verb: str, given: Mapping[str, Any]) -> Any:
     """Carry out a verb; its result as plain JSON. Raises VerbRefused, also for fields that are not its own."""
     try:
         values = model(verb).model_validate(given)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "body"
-        raise VerbRefused(
-            f"{where}: {first['msg']}; {verb} takes {', '.join(model(verb).model_fields) or 'nothing'}"
-        ) from None
+        raise VerbRefused(_refusal(verb, given, error)) from None
     named = {name: getattr(values, name) for name in type(values).model_fields}
     spread: list[Any] = []
     for name, parameter in list(inspect.signature(getattr(ChaosSession, verb)).parameters.items())[1:]:

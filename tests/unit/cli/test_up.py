@@ -6,6 +6,7 @@ import argparse
 import signal
 import socket
 import sys
+import tempfile
 import types
 import weakref
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from minikafka.cli import up
 from minikafka.cli.main import main
 from minikafka.local.layout import ClusterRecord, new_cluster_id, write_record
+from minikafka.local.scratch import LOCK
 
 
 class Callback:
@@ -71,6 +73,10 @@ def test_a_control_port_that_cannot_be_starts_nothing(tmp_path: Path, capsys: py
     assert main(["up", "--data", str(tmp_path / "data"), "--control", "0", "--detach"]) == 2
     assert "not with --detach" in capsys.readouterr().err
     assert main(["up", "--data", str(tmp_path / "data"), "--control", "70000"]) == 2
+    capsys.readouterr()
+    assert main(["up", "--data", str(tmp_path / "data"), "--base-port", "0", "--control", "203.0.113.1:0"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("minikafka up: control port: cannot listen on 203.0.113.1:0") and error.count("\n") == 1
     assert not (tmp_path / "data").exists()
 
 
@@ -82,6 +88,22 @@ def test_a_cluster_that_was_made_without_a_proxy_gets_none(tmp_path: Path, capsy
     assert main(["chaos", "cut", "1", "--data", str(tmp_path)]) == 2
     assert "make a new one with minikafka up --data NEW_DIR --control 0" in capsys.readouterr().err
     assert (tmp_path / "journal.jsonl").read_text() == ""
+
+
+def test_the_temporary_folder_of_one_that_was_killed_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / "minikafka-up-0123"
+    left.mkdir()
+    (left / LOCK).touch()
+    seen: list[bool] = []
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(up, "_run_tied", lambda args: seen.append(Path(args.data).is_dir()) or 0)
+    assert main(["up", "--while-stdin"]) == 0
+    assert (seen, list(tmp_path.iterdir())) == ([True], [])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "no" / "file"))
+    (tmp_path / "no").touch()
+    assert main(["up", "--while-stdin"]) == 1
 
 
 @pytest.mark.parametrize(

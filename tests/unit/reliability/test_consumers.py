@@ -123,7 +123,8 @@ def test_a_dead_letter_that_is_refused_ends_the_consumer_and_commits_nothing_beh
     cluster: MiniKafkaCluster, live: Life
 ) -> None:
     topic, service = sent(cluster), Service()
-    cluster.inject_error("Produce", "TOPIC_AUTHORIZATION_FAILED", f"{topic}.dlq")
+    dead_letters = cluster.create_topic(f"{topic}.dlq", partitions=len(LOG), replication_factor=1)
+    cluster.inject_error("Produce", "TOPIC_AUTHORIZATION_FAILED", dead_letters)
     goal = lives.Goal({TopicPartition(topic, partition): len(values) for partition, values in LOG.items()})
     with pytest.raises(
         DeadLetterNotWritten, match=r"offset 1 can be neither processed \(ValueError: cannot do poison-1"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from minikafka.log.filesystem import RealFileSystem
 from minikafka.security.ciphers import openssl_name
 from minikafka.security.tls import (
     FreshContext,
@@ -116,9 +117,10 @@ def test_a_file_goes_through(tmp_path: Path) -> None:
     pair = Pair(server_of(broker_keystore())).shake_hands()
     path = tmp_path / "log"
     path.write_bytes(bytes(range(256)) * 4)
-    with path.open("rb") as file:
-        assert pair.server.send_file(file, 256, 300) == 300
-        assert pair.server.send_file(file, 1024, 10) == 0, "as sendfile at the end"
+    file = RealFileSystem().open_read(str(path))
+    assert pair.server.send_file(file, 256, 300) == 300
+    assert pair.server.send_file(file, 1024, 10) == 0, "as sendfile at the end"
+    file.close()
     pair.carry()
     assert pair.read(pair.client) == (bytes(range(256)) * 4)[256:556]
 

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import gc
 import json
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from minikafka.local.layout import HOOKS
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.metadata.store import StoreError
 from minikafka.protocol.types import TopicPartition as KafkaPartition
-from minikafka.testing import MiniKafkaCluster, Outcome, VerbRefused
+from minikafka.testing import MiniKafkaCluster, Outcome, ToolTrouble, VerbRefused
 from minikafka.testing.broker_thread import LivingDisk, SharedDatabase, ThreadStore
 from minikafka_chaos.load.clients import PartitionView
 
 QUIET = {"log_level": 0, "linger.ms": 0, "topic.metadata.refresh.fast.interval.ms": 20, "retry.backoff.ms": 20}
 SECONDS = 60.0
+SECONDS_LATE = 1.5
+"""No request is under way for so long; before each verb had a deadline of its own, one took two seconds at least."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +74,7 @@ def test_one_that_has_just_been_killed_leads_no_more(
     topic = cluster.create_topic()
     before, view = cluster.partitions(topic), cluster._view
     late: list[dict[KafkaPartition, PartitionView]] = []
-    told = SimpleNamespace(partitions=lambda name: late.pop() if late else view.partitions(name))
+    told = SimpleNamespace(partitions=lambda *asked: late.pop() if late else view.partitions(*asked))
     monkeypatch.setattr(cluster, "_view", told)
     killed = cluster.kill_leader(topic)
     late.append(before)
@@ -197,7 +202,10 @@ def test_a_service_that_is_started_after_the_first_kill_has_its_group() -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_done_is_refused_and_leaves_no_line(cluster: MiniKafkaCluster) -> None:
+def test_what_cannot_be_done_is_refused_and_leaves_no_line(
+    cluster: MiniKafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minikafka_chaos.session.session.UNKNOWN_TOPIC_S", 0.05)
     topic = cluster.create_topic()
     cluster.kill(3)
     before = cluster.journal.path.read_bytes()
@@ -207,7 +215,10 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(cluster: MiniKafkaClu
         (lambda: cluster.pause(3), "broker 3 is dead"),
         (lambda: cluster.resume(1), "broker 1 is running: it has to be paused"),
         (lambda: cluster.power_loss(1, "some"), "mode: 'some' is not one of all, torn, garbage"),
-        (lambda: cluster.cut(1, 1), "broker 1 cannot be cut from itself"),
+        (lambda: cluster.cut(1, 1), "peers: broker 1 cannot be cut from itself"),
+        (lambda: cluster.cut(1, 2, 2), "peers: broker 2 is named twice"),
+        (lambda: cluster.cut(3), "broker 3 is dead: it has to be running or paused"),
+        (lambda: cluster.cut(1, 3), "broker 3 is dead: it has to be running or paused"),
         (lambda: cluster.cut(1, 7), "broker 7 does not exist"),
         (lambda: cluster.cut(1, 2, direction="up"), "direction: 'up' is not one of"),
         (lambda: cluster.kill_leader(topic, 5), "has no partition 5"),
@@ -223,8 +234,17 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(cluster: MiniKafkaClu
         (lambda: cluster.create_topic(""), "could not be created"),
         (lambda: cluster.create_topic(config={"no.such.key": "1"}), "no.such.key"),
         (lambda: cluster.kill("1"), "broker '1' does not exist"),  # type: ignore[arg-type]
+        (lambda: cluster.kill(True), "broker True does not exist"),
+        (lambda: cluster.leader(topic, deadline_s=-1), "deadline_s: -1 is not a number of seconds from 0 to 86400"),
+        (lambda: cluster.heal(deadline_s="9"), "deadline_s: '9' is not a number"),  # type: ignore[arg-type]
         (lambda: cluster.create_topic(partitions=0), "partitions: 0 is not at least 1"),
         (lambda: cluster.inject_error("Produce", 999), "code: 999 is not the number"),
+        (
+            lambda: cluster.inject_error("Produce", 29, "ordres"),
+            f"topic ordres is not there; topics of this cluster: {topic}",
+        ),
+        (lambda: cluster.inject_error("Produce", 29, topic, 5), "has no partition 5, but 0 to 0"),
+        (lambda: cluster.inject_error("Produce", 29, partition=5), "topic: partition 5 needs it"),
     ):
         with pytest.raises(VerbRefused, match=words) as told:
             refused()
@@ -234,17 +254,81 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(cluster: MiniKafkaClu
         cluster.inject_error("Produse", "NOT_COORDINATOR")
 
 
+def in_time(verb: Callable[[], object]) -> bool:
+    began = time.monotonic()
+    with pytest.raises((VerbRefused, ToolTrouble)):
+        verb()
+    return time.monotonic() - began < SECONDS_LATE
+
+
+@pytest.mark.slow
+def test_a_verb_that_nobody_can_answer_ends_with_its_deadline() -> None:
+    """And what reaches nobody is refused at once; so are all verbs of a cluster that is closed."""
+    with MiniKafkaCluster(2, in_process=True) as cluster:
+        topic = cluster.create_topic(replication_factor=2)
+        for broker in cluster.ground.brokers:
+            cluster.pause(broker)
+        hooks: Sequence[Callable[[], object]] = (
+            lambda: cluster.inject_error("Fetch", 6),
+            lambda: cluster.delay("Fetch", 9),
+            lambda: cluster.observe("Fetch"),
+        )
+        verbs: Sequence[Callable[[], object]] = (
+            lambda: cluster.kill_leader(topic, deadline_s=0.1),
+            lambda: cluster.move_leader(topic, deadline_s=0.1),
+            lambda: cluster.create_topic(replication_factor=2, deadline_s=0.1),
+            lambda: cluster.wait_full_isr(deadline_s=0.1),
+            lambda: cluster.records(topic, deadline_s=0.1),
+            lambda: cluster.groups(deadline_s=0.1),
+        )
+        assert [
+            each for each in verbs if not any(in_time(each) for _ in range(3))
+        ] == []  # the machine may be busy once
+        for hook in hooks:
+            with pytest.raises(VerbRefused, match="no broker runs"):
+                hook()
+        assert cluster.topics == [topic]
+    for verb in (*verbs, *hooks):
+        with pytest.raises(VerbRefused, match="the cluster is closed"):
+            verb()
+
+
 @pytest.mark.parametrize(
     ("brokers", "settings", "words"),
     [
-        (0, {}, "brokers: 0 is not between 1 and"),
+        (0, {}, "brokers: 0 is not a whole number from 1 to 100"),
+        ("3", {}, "brokers: '3' is not a whole number"),
+        (True, {}, "brokers: True is not a whole number"),
+        (1, {"node.id": 7}, "config: node.id: a cluster in this process sets it"),
+        (1, {"log.dirs": "/x"}, "config: log.dirs: a cluster in this process sets it"),
+        (1, {"listeners": "A://:1"}, "config: listeners: a cluster in this process sets it"),
+        (
+            1,
+            {"listener.security.protocol.map": "PLAINTEXT:SSL"},
+            "config: listener.security.protocol.map: a cluster in this process",
+        ),
+        (1, {"minikafka.metadata.store": "memory"}, "config: minikafka.metadata.store: a cluster in this process"),
+        (1, {"num.partitions": 1.5}, "settings: num.partitions: 1.5 is not text, a whole number, True or False"),
+        (1, {7: "1"}, "settings: 7 is not the name of a setting"),
+        (1, ["a=b"], r"settings: \['a=b'\] is not a dictionary"),
         (1, {"no.such.key": "1"}, "no.such.key"),
         (1, {"minikafka.test.hooks": "false"}, "always have hooks"),
     ],
 )
-def test_a_cluster_that_cannot_be(brokers: int, settings: dict[str, str], words: str) -> None:
+def test_a_cluster_that_cannot_be(brokers: int, settings: dict[str, str], words: str, tmp_path: Path) -> None:
     with pytest.raises(VerbRefused, match=words):
-        MiniKafkaCluster(brokers, settings, in_process=True)
+        MiniKafkaCluster(brokers, settings, in_process=True, folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    if "metadata.store" not in words and "hooks" not in words:
+        with pytest.raises(VerbRefused, match=words.partition(": a cluster")[0]):
+            MiniKafkaCluster(brokers, settings, folder=tmp_path)  # processes, of which none is started
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_has_a_cluster_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "cluster").mkdir()
+    with pytest.raises(VerbRefused, match=f"folder: {tmp_path} has a cluster already"):
+        MiniKafkaCluster(in_process=True, folder=tmp_path)
 
 
 @pytest.mark.slow
@@ -260,8 +344,11 @@ def test_each_verb_is_a_line_of_the_journal_written_ahead(cluster: MiniKafkaClus
 
 
 def test_a_full_cluster_of_one_broker() -> None:
-    with MiniKafkaCluster(1, in_process=True) as cluster:
-        topic = cluster.create_topic(replication_factor=1)
+    """Whose settings are as Python has them."""
+    with MiniKafkaCluster(1, {"num.partitions": 2, HOOKS: True}, in_process=True) as cluster:
+        topic = cluster.create_topic(
+            replication_factor=1, config={"retention.ms": 60000, "unclean.leader.election.enable": False}
+        )
         assert send(cluster, topic, "a") == [None]
         with pytest.raises(VerbRefused, match="has no peers"):
             cluster.cut(1)

@@ -31,8 +31,8 @@ def cluster() -> Iterator[MiniKafkaCluster]:
 
 @pytest.fixture
 def server(cluster: MiniKafkaCluster, tmp_path: Path) -> Iterator[ControlServer]:
-    made = ControlServer(cluster, "127.0.0.1", 0, tmp_path, "a-token")
-    made.start()
+    made = ControlServer("127.0.0.1", 0, tmp_path, "a-token")
+    made.start(cluster)
     yield made
     made.close()
     cluster.heal()
@@ -81,11 +81,22 @@ def test_verbs_are_carried_out(server: ControlServer, tmp_path: Path) -> None:
     ("path", "body", "headers", "status", "words"),
     [
         ("/kill", b'{"broker": 9}', SAYS_JSON, 400, "broker 9 does not exist"),
-        ("/kill", b"{}", SAYS_JSON, 400, "broker: Field required; kill takes broker"),
-        ("/kill", b'{"broker": "1"}', SAYS_JSON, 400, "broker: Input should be a valid integer"),
-        ("/heal", b'{"brokers": 1}', SAYS_JSON, 400, "brokers: Extra inputs are not permitted; heal takes deadline_s"),
+        ("/kill", b"{}", SAYS_JSON, 400, "broker: kill needs it: a whole number"),
+        ("/kill", b'{"broker": "1"}', SAYS_JSON, 400, 'broker: "1" is not a whole number'),
+        ("/heal", b'{"brokers": 1}', SAYS_JSON, 400, "brokers: heal does not take it; allowed: deadline_s"),
+        ("/cut", b'{"broker": 1, "peers": ["2"]}', SAYS_JSON, 400, 'peers: ["2"] is not a list, each a whole number'),
+        ("/cut", b'{"broker": 1, "peers": [1]}', SAYS_JSON, 400, "peers: broker 1 cannot be cut from itself"),
+        ("/inject_error", b'{"api": "Fetch", "code": 1.5}', SAYS_JSON, 400, "code: 1.5 is not text or a whole number"),
+        ("/heal", b'{"deadline_s": NaN}', SAYS_JSON, 400, "deadline_s: nan is not a number of seconds from 0 to 86400"),
+        (
+            "/create_topic",
+            b'{"config": {"retention.ms": null}}',
+            SAYS_JSON,
+            400,
+            'config: {"retention.ms": null} is not an object whose values are text, a whole number or true or false or null',
+        ),
         ("/kill", b"[", SAYS_JSON, 400, "body: not JSON"),
-        ("/kill", b"[]", SAYS_JSON, 400, "body: Input should be a valid dictionary"),
+        ("/kill", b"[]", SAYS_JSON, 400, "body: [] is not an object with the fields of kill"),
         ("/explode", b"{}", SAYS_JSON, 404, "there is no verb 'explode'"),
         ("/kill", b'{"broker": 1}', SAYS_JSON | {"Content-Type": "text/plain"}, 400, "Content-Type: text/plain is not"),
         ("/kill", b'{"broker": 1}', {"Content-Type": "application/json"}, 401, "the token is missing or wrong"),
@@ -145,8 +156,8 @@ def test_what_records_and_groups_are_is_described() -> None:
 
 
 def test_without_a_token_another_name_of_this_machine_is_refused(cluster: MiniKafkaCluster, tmp_path: Path) -> None:
-    made = ControlServer(cluster, "127.0.0.1", 0, tmp_path)
-    made.start()
+    made = ControlServer("127.0.0.1", 0, tmp_path)
+    made.start(cluster)
     assert made.token is None
     assert asked(made, "/status", b"{}", **{"Content-Type": "application/json"})[0] == 200
     code, told = asked(made, "/status", b"{}", **{"Content-Type": "application/json", "Host": "evil.example:80"})
@@ -154,18 +165,19 @@ def test_without_a_token_another_name_of_this_machine_is_refused(cluster: MiniKa
     made.close()
 
 
-def test_a_port_in_use_is_refused(server: ControlServer, cluster: MiniKafkaCluster, tmp_path: Path) -> None:
+def test_an_address_that_cannot_be_had_is_refused(server: ControlServer, tmp_path: Path) -> None:
     port = int(server.url.split(":")[2].split("/")[0])
-    with pytest.raises(VerbRefused, match=f"control port: cannot listen on 127.0.0.1:{port}"):
-        ControlServer(cluster, "127.0.0.1", port, tmp_path)
+    for host in ("127.0.0.1", "203.0.113.1", "a" * 64 + "\N{SNOWMAN}", "\udcff"):
+        with pytest.raises(VerbRefused, match=f"control port: cannot listen on {host}:{port}"):
+            ControlServer(host, port, tmp_path)
 
 
 def test_a_token_is_made_where_others_may_come(cluster: MiniKafkaCluster, tmp_path: Path) -> None:
     assert [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "host")] == [True] * 3 + [
         False
     ] * 2
-    made = ControlServer(cluster, "0.0.0.0", 0, tmp_path)
-    made.start()
+    made = ControlServer("0.0.0.0", 0, tmp_path)
+    made.start(cluster)
     assert made.token is not None
     assert (tmp_path / "control.json").stat().st_mode & 0o077 == 0
     made.close()

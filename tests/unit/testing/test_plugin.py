@@ -37,7 +37,7 @@ def test_a_cluster_is_kept_between_tests_and_whole_at_the_beginning_of_each(proj
             assert {each.condition for each in minikafka_cluster.status()} == {"running"}
             assert minikafka_cluster.create_topic("mine") == "mine"
 
-        @pytest.mark.minikafka(brokers=1, settings={"num.partitions": "3"})
+        @pytest.mark.minikafka(brokers=1, settings={"num.partitions": 3, "minikafka.test.hooks": True})
         def test_has_its_own(minikafka_cluster):
             assert minikafka_cluster is not seen[0][0]
             assert len(minikafka_cluster.status()) == 1
@@ -76,6 +76,7 @@ def test_a_test_that_fails_is_told_what_was_done_and_what_became_of_the_records(
         ("minikafka_mode = docker", "minikafka_mode: 'docker' is not one of processes"),
         ("minikafka_brokers = three", "minikafka_brokers: 'three' is not a whole number"),
         ("minikafka_settings = log.dirs", "minikafka_settings: 'log.dirs' is not KEY=VALUE"),
+        ("minikafka_users = alice", "minikafka_users: 'alice' is not NAME=PASSWORD"),
     ],
 )
 def test_a_configuration_that_cannot_be(pytester: pytest.Pytester, lines: str, words: str) -> None:
@@ -90,12 +91,15 @@ def test_a_configuration_that_cannot_be(pytester: pytest.Pytester, lines: str, w
 @pytest.mark.parametrize(
     ("marker", "words"),
     [
-        ("broker=2", "marker minikafka: 'broker' is unknown; allowed: brokers, in_process, settings"),
+        ("broker=2", "marker minikafka: 'broker' is unknown; allowed: brokers, in_process, settings, tls, users"),
         ("3", "marker minikafka: 3 is unknown"),
         ("brokers='3'", "marker minikafka: brokers: '3' is not a whole number"),
         ("settings=['a=b']", "marker minikafka: settings: *'a=b'* is not a dictionary"),
         ("in_process='no'", "marker minikafka: in_process: 'no' is not True or False"),
-        ("brokers=0", "brokers: 0 is not between 1 and 100"),
+        ("brokers=0", "brokers: 0 is not a whole number from 1 to 100"),
+        ("settings={'node.id': 1}", "config: node.id: a cluster in this process sets it"),
+        ("users={'a b': 'x'}", "users: 'a b' is not a name of letters, digits"),
+        ("settings={'num.partitions': None}", "settings: num.partitions: None is not text, a whole number"),
         ("settings={'num.partition': '3'}", "config: num.partition=3: unknown key; did you mean num.partitions?"),
     ],
 )

@@ -34,6 +34,7 @@ def run(tmp_path: Path) -> Path:
         (["RUN"], "standard input and output are no terminal; there are --web PORT"),
         (["nothing-here"], "is no run: it has no journal.jsonl"),
         (["--data", "nothing-here"], "--data: "),
+        (["RUN", "--html", ""], "--html: '.' is no name of a file"),
         (["RUN", "--html", "no/such/folder/page.html"], "--html: no/such/folder/page.html: No such file or directory"),
     ],
 )
@@ -51,6 +52,19 @@ def test_a_file_that_is_no_trace(tmp_path: Path, capsys: pytest.CaptureFixture[s
     path.write_text("hello\n")
     assert main(["watch", str(path)]) == 2
     assert "is neither a run's folder nor what `minikafka simulate --seed N --trace` prints" in capsys.readouterr().err
+
+
+def test_a_trace_that_is_torn_is_shown_and_called_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace, page = tmp_path / "trace.txt", tmp_path / "page.html"
+    trace.write_bytes("   0.000 seed 3: 3 brokers\n   0.600 cut b1 from b2\n   0.700 b2 dé".encode()[:-1])
+    assert main(["watch", str(trace), "--html", str(page)]) == 0
+    said = "the trace is torn: it ends after line 2, at 0.600 s, and what came then is not known"
+    assert capsys.readouterr() == (f"{page}: 3 steps\n", f"minikafka watch: {trace}: {said}\n")
+    assert said in page.read_text()
+    trace.write_bytes(b"   0.000 seed 3: 3 brokers\n   0.600 c\xfft b1 from b2\n   0.700 pauses\n")
+    assert main(["watch", str(trace), "--html", str(page)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"minikafka watch: {trace}: line 2 is damaged") and error.count("\n") == 1
 
 
 def test_a_page_is_written(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def test_a_last_line_that_is_cut_off_is_left_out(run: Path, name: str) -> None:
     assert len(read_run(run)) == before
 
 
-TRACE = """\
+LINES = """\
    0.000 seed 3: 3 brokers, 2 partitions, min ISR 2
    0.019 controller: broker_registered -None target=3 broker_epoch=1 clean=True
    0.040 b3 broker_ready listeners=['CLIENTS://sim:1003', 'BROKERS://sim:2003'] seconds=0.0403
@@ -131,14 +132,23 @@ TRACE = """\
    0.600 cut b1 from b2
    0.700 b2 loses power torn
    0.800 b1 t-1 log_truncated from_offset=2 to_offset=1 records=1 reason=log diverges from leader 2 after epoch 6 leader_epoch=0
-
-seed 3: all invariants hold
 """
+
+
+def whole(lines: Sequence[str], outcome: str = "all invariants hold") -> str:
+    """As `minikafka simulate` prints it."""
+    digest = blake2b("".join(lines).encode(), digest_size=8).hexdigest()
+    return "\n".join([*lines, f"seed 3: {outcome}", f"9 events, 2 acknowledged records; trace hash {digest}\n"])
+
+
+TRACE = whole(LINES.splitlines())
 
 
 def test_a_trace_is_read() -> None:
     assert is_trace(TRACE) and not is_trace("{}") and not is_trace("   0.000 something else")
-    found: list[Evidence] = list(read_trace(TRACE.splitlines()))
+    shrunk = "\nshrunk from 9 faults to 1:\n   0.100 cut b1 from b2\nreplay:  minikafka simulate --seed 3"
+    found, torn = read_trace(TRACE + shrunk)
+    assert torn is None
     listeners = ["CLIENTS://sim:1003", "BROKERS://sim:2003"]
     truncated = {"from_offset": 2, "to_offset": 1, "records": 1, "leader_epoch": 0}
     led = {"leader_epoch": 0, "partition_epoch": 0, "start_offset": 0, "isr": [2, 3, 1], "high_watermark": 0}
@@ -153,6 +163,55 @@ def test_a_trace_is_read() -> None:
         ProcessCondition(0.7, 2, WatchedCondition.DEAD, "loses power torn"),
         EventLine(0.8, 1, "log_truncated", "t", 1, {**truncated, "reason": "log diverges from leader 2 after epoch 6"}),
     ]
+
+
+@pytest.mark.parametrize("end", [TRACE.index("seed 3: all") + 5, len(TRACE) - 2, len(LINES) + 2, len(LINES)])
+def test_a_trace_without_its_end_is_shown_and_called_torn(end: int) -> None:
+    found, torn = read_trace(TRACE[:end])
+    said = "the trace is torn: it ends after line 9, at 0.800 s, and what came then is not known"
+    assert (found[:-1], found[-1], torn) == (read_trace(TRACE)[0], Note(0.8, said), said)
+
+
+def test_a_last_line_of_a_trace_that_was_cut_off_is_left_out() -> None:
+    for more in (1, 9, 20):
+        end = TRACE.index("   0.700") + more
+        found, torn = read_trace(TRACE[:end])
+        assert torn is not None and "after line 7, at 0.600 s" in torn
+        assert found[-2] == Note(0.6, "cut b1 from b2")
+    assert (
+        read_trace(TRACE[:20])[1]
+        == "the trace is torn: it ends after line 0, at 0.000 s, and what came then is not known"
+    )
+
+
+@pytest.mark.parametrize("text", [TRACE, LINES], ids=["whole", "torn"])
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("   0.600 cut b1", " cut b1", 7),
+        ("   0.600 cut b1", "   0.00 cut b1", 7),
+        ("   0.600 cut b1", "\n   0.600 cut b1", 7),
+        ("   0.600 cut b1", "   0.500 cut b1", 7),
+        ("isr=[2, 3, 1]", "isr=[2, \N{REPLACEMENT CHARACTER}, 1]", 4),
+    ],
+)
+def test_a_trace_that_is_damaged_before_its_end_is_refused(text: str, old: str, new: str, line: int) -> None:
+    with pytest.raises(BadScenario, match=f"line {line} is damaged"):
+        read_trace(text.replace(old, new))
+
+
+@pytest.mark.parametrize(("old", "new"), [("0..2", "0..3"), ("   0.600 cut b1 from b2\n", "")])
+def test_a_trace_whose_lines_are_others_is_refused(old: str, new: str) -> None:
+    with pytest.raises(BadScenario, match=r"its lines are not those that trace hash [0-9a-f]{16} is of"):
+        read_trace(TRACE.replace(old, new))
+
+
+def test_a_violation_may_have_several_lines() -> None:
+    words = "L1 no event failed: ConfigError: one\ntwo"
+    lines = [*LINES.splitlines(), f"   0.900 VIOLATION {words}", "   0.900 b1 exits"]
+    found, torn = read_trace(whole(lines, words))
+    assert torn is None
+    assert found[-2:] == [Note(0.9, f"VIOLATION {words}"), ProcessCondition(0.9, 1, WatchedCondition.DEAD, "exits")]
 
 
 def test_a_file_that_grows_is_read_on(tmp_path: Path) -> None:

@@ -1,0 +1,31 @@
+"""Settings as somebody writes them in Python or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from minikafka_chaos.session.errors import VerbRefused
+
+Setting = str | int | bool
+"""The value of one: as text, or what the text would say."""
+
+
+def as_text(field: str, settings: Mapping[str, Setting]) -> dict[str, str]:
+    """Return settings of a broker or a topic as Kafka has them. Raises VerbRefused, in which `field` names them."""
+    if not isinstance(settings, Mapping):
+        raise VerbRefused(f"{field}: {settings!r} is not a dictionary")
+    return {_name(field, name): _text(f"{field}: {name}", value) for name, value in settings.items()}
+
+
+def _name(field: str, name: str) -> str:
+    if not isinstance(name, str):
+        raise VerbRefused(f"{field}: {name!r} is not the name of a setting")
+    return name
+
+
+def _text(where: str, value: Setting) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str | int):
+        raise VerbRefused(f"{where}: {value!r} is not text, a whole number, True or False")
+    return str(value)
