@@ -21,8 +21,9 @@ Buffer = bytes | bytearray | memoryview
 
 PAGE_BYTES = 4096
 TORN_SECTOR_BYTES = 512
-RANDOM_IN_A_NAME = re.compile(r"[0-9a-f]{32}(?=-delete)")
 """A torn write garbles at most its last sector: disks write whole sectors."""
+RANDOM_IN_A_NAME = re.compile(r"[0-9a-f]{32}(?=-delete)")
+"""In the name of a folder that is being deleted."""
 
 
 class _Inode:
