@@ -391,14 +391,13 @@ def test_a_follower_that_hears_nothing_leaves_the_isr_until_its_time_is_over(tmp
 def test_a_lossy_link_slows_and_loses_nothing(tmp_path: Path) -> None:
     lossy = {"verb": "Loss", "target": LEADER, "parameters": {"percent": 20}}
     steps = [wait("load", acked("load")), {"name": "lossy", "fault": lossy}, wait("goes-on", acked("lossy"))]
-    took = {}
+    longest = {}
     for name, told in (("well", steps[:1] + steps[2:]), ("lossy", steps)):
         told[-1] = wait("goes-on", acked("load", 1000))
         verdict = run(document(told), tmp_path / name, 1).verdict
         assert verdict.outcome is Outcome.PASSED, verdict.summary
-        lines = read_journal(tmp_path / name / "journal.jsonl")
-        took[name] = next(line["seconds"] for line in lines if line.get("step") == "goes-on")
-    assert took["lossy"] > took["well"]
+        longest[name] = verdict.counts["longest_ack_gap_s"]
+    assert longest["lossy"] > 5 * longest["well"]
 
 
 def test_clients_that_are_cut_off_get_no_answer_while_the_brokers_do(tmp_path: Path) -> None:
