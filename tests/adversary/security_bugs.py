@@ -65,7 +65,7 @@ SECURITY = (
     Bug("p15", "the user's authorization id is not looked at", "RFC 4616", "security/sasl_server.py",
         "        if acts_as and acts_as != user:\n", "        if False:\n", (SCRAM,)),
     Bug("p16", "a stranger may send as much as a guest", "KIP-684", "server/authentication.py",
-        "        connection.max_frame_bytes = min(self._max_frame_bytes, self._broker.config.sasl_server_max_receive_size)\n",
+        "        connection.max_frame_bytes = min(self._max_frame_bytes, self._context.config.sasl_server_max_receive_size)\n",
         "",
         (DOOR,)),
     Bug("p17", "the signature of an access token is not looked at", "RFC 7515", "security/access_tokens.py",

@@ -300,7 +300,7 @@ async def waits(client: PeerConnection, connection: ClientConnection, cluster: C
     metadata = {"topics": [], "allow_auto_topic_creation": False}
     asked = asyncio.ensure_future(client.request(ApiKey.METADATA, 12, metadata))
     await asyncio.sleep(0)  # it is sent
-    other = await cluster.connect(connection.broker, "REPLICATION")
+    other = await cluster.connect(cluster.brokers[1], "REPLICATION")
     await other.request(ApiKey.METADATA, 12, metadata)  # what is sent has come
     other.close()
     assert "throttled" in connection._held and not asked.done()

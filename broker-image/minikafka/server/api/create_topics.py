@@ -15,8 +15,8 @@ from minikafka.server.api.configs import topic_settings
 from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
 
 if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
     from minikafka.server.request_context import RequestContext
+    from minikafka.server.services import Services
 
 SPEC = ApiSpec(
     ApiKey.CREATE_TOPICS,
@@ -33,8 +33,8 @@ STRICT_SINCE = 6
 """The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    quota = ctx.mutations(broker.quotas, STRICT_SINCE)
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    quota = ctx.mutations(services.quotas, STRICT_SINCE)
     named = Counter(topic.name for topic in request.topics)
     wishes = {topic.name: topic for topic in request.topics}  # one answer for each name, as in Kafka
     results = []
@@ -43,11 +43,11 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
         try:
             if named[desired.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {desired.name!r} is named twice")
-            created = await broker.topics.create(_desired(desired), request.validate_only, quota.record)
+            created = await services.topics.create(_desired(desired), request.validate_only, quota.record)
             result["topic_id"] = created.topic_id
             result["num_partitions"] = len(created.partitions)
             result["replication_factor"] = len(created.partitions[0].replicas)
-            result["configs"] = topic_settings(broker, created.configs)
+            result["configs"] = topic_settings(services, created.configs)
         except KafkaError as error:
             result["error_code"], result["error_message"] = error.code, str(error)
         results.append(result)

@@ -13,8 +13,8 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.server.api.spec import ApiSpec
 
 if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
     from minikafka.server.request_context import RequestContext
+    from minikafka.server.services import Services
 
 IN_PLACE = "it is read where clients log in, before there is a handler"
 
@@ -22,13 +22,13 @@ HANDSHAKE = ApiSpec(ApiKey.SASL_HANDSHAKE, 0, 1, unread={"mechanism": IN_PLACE})
 AUTHENTICATE = ApiSpec(ApiKey.SASL_AUTHENTICATE, 0, 2, unread={"auth_bytes": IN_PLACE})
 
 
-async def handshake(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    del broker, ctx, request
+async def handshake(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del services, ctx, request
     return {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "mechanisms": []}
 
 
-async def authenticate(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    del broker, ctx, request
+async def authenticate(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del services, ctx, request
     return {
         "error_code": ErrorCode.ILLEGAL_SASL_STATE,
         "error_message": "SaslAuthenticate request received after successful authentication",
