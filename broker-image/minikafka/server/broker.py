@@ -156,6 +156,7 @@ class Broker:
                 self.reporter,
                 lambda: self.membership.broker_epoch,
                 self.housekeeping.flush_soon,
+                self.replicas.follower_lacks_room,
             )
         )
 
