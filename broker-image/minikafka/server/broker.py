@@ -7,6 +7,7 @@ from functools import partial
 from http import HTTPStatus
 
 from minikafka import __version__
+from minikafka.authorization.service import Authorization
 from minikafka.config import BrokerConfig, ConfigError
 from minikafka.log.errors import LogError
 from minikafka.log.manager import LogManager
@@ -20,8 +21,6 @@ from minikafka.replication.replicas import ReplicaManager
 from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.api import load_handlers
 from minikafka.server.api.fetch import FOLLOWER_FETCH
-from minikafka.server.authorization.service import Authorization
-from minikafka.server.channels import METRICS
 from minikafka.server.connection import ClientConnection
 from minikafka.server.connections import ConnectionRegistry
 from minikafka.server.context import BrokerContext
@@ -31,8 +30,6 @@ from minikafka.server.group_service import GroupService
 from minikafka.server.hooks import HookedConnection, HookedReplicas, Hooks
 from minikafka.server.hosting import PartitionHost
 from minikafka.server.housekeeping import Housekeeping
-from minikafka.server.http import MetricsDoor, MetricsServer
-from minikafka.server.listeners import Listeners
 from minikafka.server.machine import Machine
 from minikafka.server.membership import AlterPartitionSender, Membership
 from minikafka.server.metadata_cache import MetadataCache
@@ -44,10 +41,13 @@ from minikafka.server.offsets_topic import OffsetsTopic
 from minikafka.server.producer_ids import ProducerIds
 from minikafka.server.quotas import ClientQuotas
 from minikafka.server.readiness import Readiness
-from minikafka.server.request_memory import RequestMemory
 from minikafka.server.services import Services
 from minikafka.server.topic_requests import TopicRequests
 from minikafka.telemetry.exposition import BrokerCollector
+from minikafka.transport.channels import METRICS
+from minikafka.transport.http import MetricsDoor, MetricsServer
+from minikafka.transport.listeners import Listeners
+from minikafka.transport.request_memory import RequestMemory
 
 DISK_FULL = HTTPStatus.INSUFFICIENT_STORAGE
 

@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from minikafka.authorization.rules import ClientAccess
+from minikafka.authorization.table import RULES
 from minikafka.controller.heartbeats import Heartbeats
 from minikafka.protocol import messages, wire
 from minikafka.protocol.api_keys import ApiKey
@@ -26,13 +28,11 @@ from minikafka.security.tls_stream import tls_reason
 from minikafka.server.api import api_versions, fetch, produce
 from minikafka.server.api.spec import ApiSpec, Handler
 from minikafka.server.authentication import Door
-from minikafka.server.authorization.rules import ClientAccess
-from minikafka.server.authorization.table import RULES
 from minikafka.server.deadlines import Deadlines
-from minikafka.server.framing import FrameProtocol
 from minikafka.server.quotas import ClientIdentity
 from minikafka.server.request_context import RequestContext, forwarded_for
 from minikafka.server.throttling import LoopTime, Muting
+from minikafka.transport.framing import FrameProtocol
 
 if TYPE_CHECKING:
     from minikafka.server.services import Services

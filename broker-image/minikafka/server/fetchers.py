@@ -17,7 +17,7 @@ from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.context import BrokerContext
 from minikafka.server.metadata_cache import MetadataCache
-from minikafka.server.peer import PeerClosed, PeerConnection
+from minikafka.transport.peer import PeerClosed, PeerConnection
 
 CONNECT_SECONDS_MAX = 1.0
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from minikafka.authorization.service import Authorization
 from minikafka.replication.replicas import ReplicaManager
 from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.api.spec import Handlers
-from minikafka.server.authorization.service import Authorization
 from minikafka.server.connections import ConnectionRegistry
 from minikafka.server.context import BrokerContext
 from minikafka.server.group_service import GroupService
@@ -15,8 +15,8 @@ from minikafka.server.membership import Membership
 from minikafka.server.metadata_cache import MetadataCache
 from minikafka.server.producer_ids import ProducerIds
 from minikafka.server.quotas import ClientQuotas
-from minikafka.server.request_memory import RequestMemory
 from minikafka.server.topic_requests import TopicRequests
+from minikafka.transport.request_memory import RequestMemory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from minikafka.server.broker import Broker
 from minikafka.server.fetchers import ReplicaFetcher
 from minikafka.server.membership import Membership
 from minikafka.server.metadata_cache import MetadataCache
-from minikafka.server.peer import PeerClosed, connect
+from minikafka.transport.peer import PeerClosed, connect
 
 from tests.unit.replication.unwired import replica_manager
 from tests.unit.server.in_process import DEADLINE, context, running

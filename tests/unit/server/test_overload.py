@@ -14,7 +14,7 @@ from minikafka.protocol import messages, wire
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.server.broker import Broker
 from minikafka.server.connection import ClientConnection
-from minikafka.server.request_memory import RequestMemory
+from minikafka.transport.request_memory import RequestMemory
 
 from tests.certificates import PemFiles
 from tests.interop.raw_client import record_batch

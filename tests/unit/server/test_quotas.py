@@ -20,11 +20,11 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.wire import MalformedRequest
 from minikafka.server import throttling
 from minikafka.server.connection import ClientConnection
-from minikafka.server.peer import PeerConnection
 from minikafka.server.quotas import CLIENTS_MAX, ClientIdentity, ClientQuotas, QuotaUser
 from minikafka.server.request_context import client_of, forwarded_for
 from minikafka.server.throttling import LoopTime, Muting
 from minikafka.telemetry.stats import BrokerStats
+from minikafka.transport.peer import PeerConnection
 
 from tests.interop.raw_client import record_batch
 from tests.unit.server.in_process import DEADLINE, Cluster, running

@@ -18,7 +18,7 @@ from minikafka.config.oauth_settings import OAuthSettings
 from minikafka.security.access_tokens import KEY_SET_BYTES_MAX
 from minikafka.security.oauthbearer import TokenRefused, TokenRules
 from minikafka.security.tls import TlsSettings
-from minikafka.server.token_keys import KeysAtAddress, fetch, open_token_keys
+from minikafka.transport.token_keys import KeysAtAddress, fetch, open_token_keys
 
 from tests.tokens import Issuer
 from tests.waiting import until
@@ -204,7 +204,7 @@ async def test_what_is_asked_over_http() -> None:
 
 
 async def test_who_sends_a_header_byte_by_byte_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minikafka.server.token_keys.FETCH_SECONDS_MAX", 0.2)
+    monkeypatch.setattr("minikafka.transport.token_keys.FETCH_SECONDS_MAX", 0.2)
     with served() as url:
         said: list[str | None] = []
         await open_token_keys(settings(f"{url}/slow"), said.append).read_first()

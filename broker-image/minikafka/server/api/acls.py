@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikafka.controller.acls import known
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.error_answers import MESSAGES
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.security.acls import (
     Acl,
@@ -19,7 +20,6 @@ from minikafka.security.acls import (
     ResourceType,
 )
 from minikafka.server.api.spec import ApiSpec
-from minikafka.server.error_answers import MESSAGES
 
 if TYPE_CHECKING:
     from minikafka.server.request_context import RequestContext

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from minikafka.config import TOPIC_KEYS, Alteration, AlterOperation, ConfigError, altered
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
-from minikafka.server.api.configs import ConfigResourceType, check_resource
+from minikafka.protocol.types import ConfigResourceType
+from minikafka.server.api.configs import check_resource
 from minikafka.server.api.spec import ApiSpec
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ here the list is empty. An empty list of keys asks for all of them, as null does
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.topics import check_topic_name
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.protocol.types import ConfigResourceType
 from minikafka.server.api.spec import ApiSpec
 
 if TYPE_CHECKING:
@@ -19,16 +19,6 @@ if TYPE_CHECKING:
 
     from minikafka.server.request_context import RequestContext
     from minikafka.server.services import Services
-
-
-class ConfigResourceType(IntEnum):
-    """What has settings (Kafka's ``ConfigResource.Type``)."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 async def describe(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from minikafka.controller.topics import NewTopic, check_topic_name
 from minikafka.metadata.image import NO_LEADER, TopicState
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.protocol.metadata_rows import BY_ID, NULLABLE_NAME, is_malformed
 from minikafka.replication.replicas import INTERNAL_TOPICS
 from minikafka.security.acls import ResourceType
 from minikafka.server.api.spec import ApiSpec
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.METADATA, 0, 13)
-
-NULLABLE_NAME, BY_ID = 10, 12
 
 
 async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
@@ -76,11 +75,6 @@ def _leaders(services: Services, asked: Any) -> set[int]:
     topics = [image.topics.get(t.name or "") for t in asked]
     topics += [image.topics_by_id.get(i.bytes) for i in ids if i is not None]
     return {p.leader for t in topics if t is not None for p in t.partitions}
-
-
-def is_malformed(topic: Any, version: int) -> bool:
-    """Versions 10 and 11 have a field for an id, and are not to use it (KAFKA-10774)."""
-    return (topic.name is None and topic.topic_id is None) or (version < BY_ID and topic.topic_id is not None)
 
 
 def _refused(topic: Any, version: int) -> dict[str, Any]:
