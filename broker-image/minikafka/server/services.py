@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from minikafka.authorization.service import Authorization
 from minikafka.replication.replicas import ReplicaManager
 from minikafka.replication.reporter import ReplicaReporter
-from minikafka.server.api.spec import Handlers
 from minikafka.server.connections import ConnectionRegistry
 from minikafka.server.context import BrokerContext
 from minikafka.server.group_service import GroupService
@@ -16,6 +16,9 @@ from minikafka.server.metadata_cache import MetadataCache
 from minikafka.server.producer_ids import ProducerIds
 from minikafka.server.quotas import ClientQuotas
 from minikafka.server.topic_requests import TopicRequests
+
+if TYPE_CHECKING:
+    from minikafka.server.api.spec import Handlers
 from minikafka.transport.request_memory import RequestMemory
 
 

@@ -6,7 +6,7 @@ A module has ``SPECS``: pairs of :class:`~minikafka.server.api.spec.ApiSpec` and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.server.api import (
     acls,
@@ -45,11 +45,9 @@ from minikafka.server.api import (
     sync_group,
     transactions,
 )
-
-if TYPE_CHECKING:
-    from minikafka.server.api.spec import ApiSpec, Handler, Handlers
-    from minikafka.server.request_context import RequestContext
-    from minikafka.server.services import Services
+from minikafka.server.api.spec import ApiSpec, Handler, Handlers
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 
 async def _hot(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from minikafka.controller.acls import known
 from minikafka.protocol.api_keys import ApiKey
@@ -20,10 +20,8 @@ from minikafka.security.acls import (
     ResourceType,
 )
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.request_context import RequestContext
-    from minikafka.server.services import Services
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 Read = TypeVar("Read", Acl, AclFilter)
 

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.config import TOPIC_KEYS, Alteration, AlterOperation, ConfigError, altered
+from minikafka.controller.controller import Controller
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.types import ConfigResourceType
 from minikafka.server.api.configs import check_resource
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.controller.controller import Controller
-    from minikafka.server.request_context import RequestContext
-    from minikafka.server.services import Services
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 ALTER = ApiSpec(ApiKey.ALTER_CONFIGS, 0, 2)
 ALTER_INCREMENTALLY = ApiSpec(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1)

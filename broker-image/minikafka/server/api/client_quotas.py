@@ -6,17 +6,15 @@ Filters and alterations are checked as Kafka does (``ClientQuotasImage.describe`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.controller.quotas import QuotaAlteration
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.quotas.entities import ENTITY_TYPES, IP, Entity, entity_of
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.request_context import RequestContext
-    from minikafka.server.services import Services
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 DESCRIBE = ApiSpec(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1)
 ALTER = ApiSpec(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, controller_only=True)

@@ -7,7 +7,7 @@ Version 2 of AlterPartition carries no broker epochs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.controller.brokers import HeartbeatAnswer, Registration
 from minikafka.controller.controller import Controller
@@ -17,10 +17,8 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
 from minikafka.server.api.spec import NO_DIRECTORY_IDS, NO_ZOOKEEPER, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.request_context import RequestContext
-    from minikafka.server.services import Services
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 BROKERS, CONTROLLERS = 1, 2
 """``endpoint_type`` of DescribeCluster (KIP-919)."""

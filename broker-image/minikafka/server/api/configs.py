@@ -6,19 +6,16 @@ here the list is empty. An empty list of keys asks for all of them, as null does
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from minikafka.controller.topics import check_topic_name
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.types import ConfigResourceType
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from minikafka.server.request_context import RequestContext
-    from minikafka.server.services import Services
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 
 async def describe(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:

@@ -6,15 +6,13 @@ and ApiVersions reports none of them; all of Kafka's are at level 0, where they 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.request_context import RequestContext
-    from minikafka.server.services import Services
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(
     ApiKey.UPDATE_FEATURES,

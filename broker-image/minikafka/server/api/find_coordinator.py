@@ -7,15 +7,13 @@ INVALID_REQUEST librdkafka would ask again until its time is over. Other kinds o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.request_context import RequestContext
-    from minikafka.server.services import Services
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.FIND_COORDINATOR, 0, 6)
 

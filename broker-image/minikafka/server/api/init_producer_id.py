@@ -5,16 +5,14 @@ Producer ids come from the cluster store in blocks, so that no two brokers ever 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.metadata.store import StoreError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.server.api.spec import NO_TRANSACTIONS, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.request_context import RequestContext
-    from minikafka.server.services import Services
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.INIT_PRODUCER_ID, 0, 5, unread={"transaction_timeout": NO_TRANSACTIONS})
 

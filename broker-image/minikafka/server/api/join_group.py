@@ -6,16 +6,14 @@ returned static leader skip the assignment (KIP-814). The reason of version 8 is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.groups.requests import GroupProtocol, JoinRequest
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages import millis
 from minikafka.server.api.spec import NO_REASONS, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.request_context import RequestContext
-    from minikafka.server.services import Services
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.JOIN_GROUP, 0, 9, unread={"reason": NO_REASONS})
 

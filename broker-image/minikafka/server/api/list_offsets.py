@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.log.errors import LogError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
+from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.offsets import (
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
@@ -25,11 +26,8 @@ from minikafka.replication.offsets import (
     list_offset,
 )
 from minikafka.server.api.spec import NO_TRANSACTIONS, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.replication.hosted import HostedPartition
-    from minikafka.server.request_context import RequestContext
-    from minikafka.server.services import Services
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(
     ApiKey.LIST_OFFSETS,

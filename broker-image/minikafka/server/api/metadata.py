@@ -10,7 +10,7 @@ after kill -9 falls from up to 1.9 s to 0.2 s).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from minikafka.controller.topics import NewTopic, check_topic_name
@@ -21,10 +21,8 @@ from minikafka.protocol.metadata_rows import BY_ID, NULLABLE_NAME, is_malformed
 from minikafka.replication.replicas import INTERNAL_TOPICS
 from minikafka.security.acls import ResourceType
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.request_context import RequestContext
-    from minikafka.server.services import Services
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.METADATA, 0, 13)
 

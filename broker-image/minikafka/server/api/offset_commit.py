@@ -6,7 +6,7 @@ names topics by their ids.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.groups.records import NO_EPOCH, NO_TIMESTAMP, CommittedOffset
 from minikafka.groups.requests import CommitRequest
@@ -15,10 +15,8 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.messages import millis
 from minikafka.protocol.types import TopicPartition
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.request_context import RequestContext
-    from minikafka.server.services import Services
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.OFFSET_COMMIT, 2, 10)
 

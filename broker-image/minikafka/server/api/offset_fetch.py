@@ -7,7 +7,7 @@ member epoch of version 9 belongs to the KIP-848 protocol and is not looked at.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.groups.records import NO_EPOCH, CommittedOffset
 from minikafka.groups.requests import FetchResult
@@ -15,10 +15,8 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 from minikafka.server.api.spec import NO_NEW_GROUPS, NO_TRANSACTIONS, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.request_context import RequestContext
-    from minikafka.server.services import Services
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(
     ApiKey.OFFSET_FETCH,

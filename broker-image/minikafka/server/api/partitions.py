@@ -5,17 +5,15 @@ A reassignment of version 1 may forbid that the replication factor changes (KIP-
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.controller.change import Election
+from minikafka.controller.controller import Controller
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.controller.controller import Controller
-    from minikafka.server.request_context import RequestContext
-    from minikafka.server.services import Services
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 PREFERRED, UNCLEAN = 0, 1
 

@@ -7,16 +7,14 @@ own, the others' what their last heartbeats said (``broker.heartbeat.interval.ms
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.controller.brokers import NOTHING_READ, MetadataProgress
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.api.spec import NO_DIRECTORY_IDS, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.request_context import RequestContext
-    from minikafka.server.services import Services
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 METADATA_TOPIC = "__cluster_metadata"
 
