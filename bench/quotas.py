@@ -210,8 +210,8 @@ def costs() -> Iterator[tuple[str, float]]:
     """Nanoseconds a request: where no quota is set, where one is and not for this client, and where it is."""
     image = ClusterImage("bench")
     broker = SimpleNamespace(metadata=SimpleNamespace(image=image))
-    connection = SimpleNamespace(broker=broker)
-    yield "no quota is set", nanoseconds(lambda: connection.broker.metadata.image.quotas.is_set)
+    connection = SimpleNamespace(services=broker)
+    yield "no quota is set", nanoseconds(lambda: connection.services.metadata.image.quotas.is_set)
     config = BrokerConfig.from_properties({"node.id": "1", "minikafka.metadata.store": "memory"})
     metadata: Any = broker.metadata
     quotas = ClientQuotas(config, metadata, BrokerStats(), lambda *_, **__: None, time.monotonic)

@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from minikafka.authorization.docs import authorization_page
 from minikafka.config.docs import configuration_page
 from minikafka.server.api.docs import apis_page
-from minikafka.server.authorization.docs import authorization_page
 from minikafka.telemetry.docs import anomaly_tables, events_page, metrics_page
 from minikafka.telemetry.marked_page import replaced
 from minikafka_analytics.report.schema import schema as report_schema

@@ -25,12 +25,23 @@ APART = {
     "metadata/memory.py": "for tests",
     "kubernetes/connection.py": "sockets",
     "kubernetes/credentials.py": "files of a kubeconfig and of a pod",
-    "server/http.py": "sockets",
+    "transport/http.py": "sockets",
     "server/machine.py": "what is this machine's",
 }
 """What no simulation runs, and why. The last line leaves it out."""
 
-PACKAGES = ("replication", "controller", "membership", "log", "metadata", "kubernetes", "groups", "server")
+PACKAGES = (
+    "replication",
+    "controller",
+    "membership",
+    "log",
+    "metadata",
+    "kubernetes",
+    "groups",
+    "transport",
+    "authorization",
+    "server",
+)
 
 
 class Share(NamedTuple):

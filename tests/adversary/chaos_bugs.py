@@ -5,6 +5,7 @@ from __future__ import annotations
 from minikafka_simulator.bugs.bug import Bug
 
 CONTROLLER = "chaos/minikafka_chaos/controller"
+EXPERIMENT = "chaos/minikafka_chaos/experiment"
 UNIT = "tests/unit/chaos/controller"
 GATE, POWER_LOSS = "tests/unit/agent/test_gate.py", "tests/unit/agent/test_power_loss.py"
 
@@ -37,7 +38,7 @@ CHAOS = (
         "                        raise ToolTrouble(f\"the experiment's status cannot be written: {error}\") from error\n",
         "                        return\n",
         (f"{UNIT}/test_ledger.py",)),
-    Bug("c03", "brokers that are out for another reason do not count", "Budget", f"{CONTROLLER}/budget.py",
+    Bug("c03", "brokers that are out for another reason do not count", "Budget", f"{EXPERIMENT}/budget.py",
         "    gone = {*out, *targets}\n", "    gone = {*targets}\n",
         (f"{UNIT}/test_budget.py",)),
     Bug("c04", "the Lease is given back while faults are on", "Healing", f"{CONTROLLER}/phases/healing.py",
@@ -65,7 +66,7 @@ CHAOS = (
         f"{CONTROLLER}/reconciler.py",
         "removal.name, removal.uid, removal.resource_version)", "removal.name, removal.uid)",
         (f"{UNIT}/test_topics.py",)),
-    Bug("c11", "a topic that somebody made anew counts as the experiment's", "Topics", f"{CONTROLLER}/topics.py",
+    Bug("c11", "a topic that somebody made anew counts as the experiment's", "Topics", f"{EXPERIMENT}/topics.py",
         "        return str(document.journal[name].get(\"topicId\")) != topic_id\n", "        return False\n",
         (f"{UNIT}/test_topics.py",)),
     Bug("c12", "a Job of the right name is the experiment's, whoever made it", "Ownership", f"{CONTROLLER}/steps.py",
@@ -74,7 +75,7 @@ CHAOS = (
     Bug("c13", "an experiment goes on without the Lease that somebody deleted", "Turns", f"{CONTROLLER}/phases/running.py",
         "    if not seen.holds_lease:\n        return _take_again(seen, deadline)\n", "",
         (f"{UNIT}/test_lease.py",)),
-    Bug("c14", "an annotation that says false asks for the end", "Bad input", f"{CONTROLLER}/kinds.py",
+    Bug("c14", "an annotation that says false asks for the end", "Bad input", f"{EXPERIMENT}/kinds.py",
         "    return _value(experiment, annotation).lower() == \"true\"\n", "    return annotation in _annotations(experiment)\n",
         (f"{UNIT}/test_annotations.py",)),
     Bug("c15", "a Job that cannot be made holds the Lease until the deadline", "Turns", f"{CONTROLLER}/phases/creation.py",
@@ -85,7 +86,7 @@ CHAOS = (
         "over_with_pods(seen, (FaultState.INJECTED,))",
         "over_with_pods(seen, (FaultState.INTENDED, FaultState.INJECTED))",
         (f"{UNIT}/test_healing.py",)),
-    Bug("c17", "what cannot be undone is written and told anew with each try", "Healing", f"{CONTROLLER}/record.py",
+    Bug("c17", "what cannot be undone is written and told anew with each try", "Healing", f"{EXPERIMENT}/record.py",
         "before.get(pod) or FailingRecovery(", "FailingRecovery(",
         (f"{UNIT}/test_healing.py",)),
     Bug("c18", "a Lease that is deleted while an experiment heals stays away", "Turns", f"{CONTROLLER}/phases/healing.py",
@@ -94,11 +95,11 @@ CHAOS = (
     Bug("c19", "a refused experiment begins however late its cluster is put right", "Refused", f"{CONTROLLER}/phases/ended.py",
         "    late = status.ended_at is None or seen.now", "    late = status.ended_at is None and seen.now",
         (f"{UNIT}/test_admission.py",)),
-    Bug("c20", "a forged end keeps an experiment for years", "Expiry", f"{CONTROLLER}/status.py",
+    Bug("c20", "a forged end keeps an experiment for years", "Expiry", f"{EXPERIMENT}/status.py",
         "        return min(fault.expires_at, self.deadline + timedelta(seconds=FAULT_SECONDS_MAX))\n",
         "        return fault.expires_at\n",
         (f"{UNIT}/test_abort.py",)),
-    Bug("c21", "what a newer version wrote into a status is lost", "Status", f"{CONTROLLER}/status.py",
+    Bug("c21", "what a newer version wrote into a status is lost", "Status", f"{EXPERIMENT}/status.py",
         "ConfigDict(extra=\"allow\"", "ConfigDict(extra=\"ignore\"",
         (f"{UNIT}/test_status.py",)),
     Bug("c22", "what the pod of a report waits for is not told", "Reports", f"{CONTROLLER}/reports.py",

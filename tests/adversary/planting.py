@@ -22,7 +22,7 @@ LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*_cache", "node_modu
 
 
 NOT_SIMULATED = (
-    "server/http",
+    "transport/http",
     "server/machine",
     "log/filesystem",
     "metadata/sqlite",

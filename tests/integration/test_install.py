@@ -75,7 +75,7 @@ def imported(source: Path) -> Iterator[str]:
 
 OPTIONAL = {"broker-image/minikafka": {"pyyaml", "joserfc"}}
 """Imported where somebody's kubeconfig is YAML (kubernetes/credentials.py), or where OAUTHBEARER is enabled
-(server/token_keys.py), with a line that says how to get it."""
+(transport/token_keys.py), with a line that says how to get it."""
 
 
 @cache

@@ -66,7 +66,7 @@ def made_log(root: Path, unflushed: str | None) -> Path:
     config = LogConfig(segment_bytes=60_000, index_interval_bytes=1000)
     log = Log.open(
         str(directory), TopicPartition("orders", 0), config, RealFileSystem(),
-        clean=True, recovery_point=0, now_ms=NOW_MS, unflushed_dir=unflushed,
+        clean=True, recovery_point=0, now_ms=NOW_MS, checkpoints=None, unflushed_dir=unflushed,
     )  # fmt: skip
     sequence = 0
     for n in range(120):

@@ -106,7 +106,7 @@ INSTEAD = {
 KEPT = {
     ("chaos/minikafka_chaos/errors.py", "ToolTrouble"),  # minikafka.testing offers it
     ("chaos/minikafka_chaos/grounds/processes.py", "_as_tool_trouble"),
-    ("chaos/minikafka_chaos/controller/reasons.py", "TOLD"),  # the reason of an Event
+    ("chaos/minikafka_chaos/experiment/reasons.py", "TOLD"),  # the reason of an Event
     ("chaos/minikafka_chaos/matrix/trials.py", "told"),  # a field of the results' lines
     ("chaos/minikafka_chaos/scenario/probes.py", "TOLD"),  # a word of scenarios
 }

@@ -11,9 +11,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import Any, Protocol, cast
 
 from minikafka.cli import arguments
 from minikafka.cli.output import print_json, print_table
@@ -25,15 +26,31 @@ from minikafka.local.layout import UP_SETTINGS, ClusterInfo
 from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET, METRICS_PORT_OFFSET, free_base_port, require_free
 from minikafka.local.scratch import ScratchFolder
 
-if TYPE_CHECKING:
-    from minikafka_chaos.session.controlled import ControlledCluster
-
+CONTROL = "minikafka.control"
+"""The group of entry points in which chaos names the class of a cluster with a control port: no import of it from here."""
 TOKEN = "MINIKAFKA_CONTROL_TOKEN"
 _WATCH_SECONDS = 1.0
 _WATCH_DOWN_SECONDS = 0.1
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _BROKERS = 3
 _SCRATCH = "minikafka-up-"
+
+
+class Controlled(Protocol):
+    """A cluster whose port is open between ``up`` and ``down``."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def token(self) -> str | None: ...
+
+    @property
+    def exists(self) -> bool: ...
+
+    def up(self, **asked: Any) -> ClusterInfo: ...
+
+    def down(self) -> list[int]: ...
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -191,7 +208,7 @@ def _run(args: argparse.Namespace, cluster: LocalCluster, lifeline: int | None =
             signal.signal(number, handler)
 
 
-def _controlled(cluster: LocalCluster, args: argparse.Namespace) -> ControlledCluster | None:
+def _controlled(cluster: LocalCluster, args: argparse.Namespace) -> Controlled | None:
     proxied = _has_proxies(cluster)
     if args.control is None:
         if proxied:
@@ -212,15 +229,18 @@ def _controlled(cluster: LocalCluster, args: argparse.Namespace) -> ControlledCl
             f"--control: {len(running)} brokers run already in {args.data}: bring them down first, by "
             f"minikafka down --data {args.data}"
         )
-    from minikafka_chaos.session.controlled import ControlledCluster
-
+    found = tuple(entry_points(group=CONTROL))
+    if not found:
+        raise CommandError(
+            exits.NO, f"--control: no package brings it (entry point of {CONTROL!r}): pip install minikafka"
+        )
     host, port = args.control
     if port:
         try:
             require_free((port,))
         except PortInUse as error:
             raise CommandError(exits.NO, f"--control: {error}") from error
-    return ControlledCluster(cluster, host, port, os.environ.get(TOKEN) or None)
+    return cast(Controlled, found[0].load()(cluster, host, port, os.environ.get(TOKEN) or None))
 
 
 def _has_proxies(cluster: LocalCluster) -> bool | None:
@@ -238,7 +258,7 @@ def _running(cluster: LocalCluster) -> set[int]:
         return set()
 
 
-def _up(cluster: LocalCluster | ControlledCluster, args: argparse.Namespace) -> ClusterInfo:
+def _up(cluster: LocalCluster | Controlled, args: argparse.Namespace) -> ClusterInfo:
     try:
         return cluster.up(
             brokers=args.brokers,
@@ -257,7 +277,7 @@ def _up(cluster: LocalCluster | ControlledCluster, args: argparse.Namespace) -> 
         raise CommandError(exits.NO, str(error)) from error
 
 
-def _config(cluster: LocalCluster | ControlledCluster, asked: dict[str, str]) -> dict[str, str]:
+def _config(cluster: LocalCluster | Controlled, asked: dict[str, str]) -> dict[str, str]:
     """What is asked; a new cluster, which is there to be broken and judged, has hooks unless somebody says otherwise."""
     return asked if cluster.exists else {**UP_SETTINGS, **asked}
 
@@ -274,12 +294,12 @@ def _known_here(host: str | None) -> str | None:
     return host
 
 
-def _base_port(cluster: LocalCluster | ControlledCluster, args: argparse.Namespace) -> int | None:
+def _base_port(cluster: LocalCluster | Controlled, args: argparse.Namespace) -> int | None:
     """A port with free ones after it; None where the cluster has its ports already."""
     return None if cluster.exists else free_base_port(args.brokers or _BROKERS)
 
 
-def _show(info: ClusterInfo, control: ControlledCluster | None, *, as_json: bool) -> None:
+def _show(info: ClusterInfo, control: Controlled | None, *, as_json: bool) -> None:
     if control is None:
         show(info, as_json=as_json)
     elif as_json:
@@ -338,7 +358,7 @@ def _watch(cluster: LocalCluster, came: Sequence[int], *, quiet: bool) -> bool:
     return False
 
 
-def _bring_down(cluster: LocalCluster | ControlledCluster, *, quiet: bool) -> int:
+def _bring_down(cluster: LocalCluster | Controlled, *, quiet: bool) -> int:
     if not quiet and sys.stdout.isatty():
         print("\nbringing the brokers down", flush=True)
     for broker in cluster.down():

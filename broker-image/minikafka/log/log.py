@@ -13,7 +13,8 @@ OSError; what that means for the log (`Availability`) is said here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 from crc32c import crc32c
 
@@ -64,13 +65,40 @@ _unpack_header = HEADER.unpack_from
 _stamp = STAMP.pack_into
 
 
+class LogCheckpoints(Protocol):
+    """Who writes the checkpoints of a log, and has them on disk in time. Both raise LogDirFailure when they are not."""
+
+    def log_start_moved(self, log: Log) -> None:
+        """The start has moved inside a segment. Were it not durable, a crash would bring back records whose epochs are
+        forgotten, and which other replicas may hold differently (found by simulation)."""
+
+    def lower_recovery_point(self, log: Log, offset: int) -> None:
+        """Before the log is cut there: the recovery point on disk must be no higher."""
+
+
 class Log:
     """See the module. Open one with `Log.open`, not by the constructor."""
 
     __slots__ = (
-        "_availability", "_flush_messages", "_flusher", "_log_append_time", "_max_message_bytes", "_on_log_start_moved",
-        "_on_recovery_point_lowered", "_retention", "_segment_bytes", "_segment_ms", "_truncation", "config", "directory",
-        "epochs", "log_end_offset", "log_start_offset", "producers", "recovery", "segments", "topic_partition",
+        "_availability",
+        "_checkpoints",
+        "_flush_messages",
+        "_flusher",
+        "_log_append_time",
+        "_max_message_bytes",
+        "_retention",
+        "_segment_bytes",
+        "_segment_ms",
+        "_truncation",
+        "config",
+        "directory",
+        "epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "recovery",
+        "segments",
+        "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -90,8 +118,8 @@ class Log:
         self._truncation = LogTruncator(fs, directory, self.segments, self.epochs, self.producers)
         self._retention = Retention(fs, directory, self.segments, self.producers, config)
         self.recovery = RecoveryInfo(True, 0, 0, 0, 0, 0, ())
-        self._on_log_start_moved: Callable[[], None] | None = None
-        self._on_recovery_point_lowered: Callable[[int], None] | None = None
+        self._checkpoints: LogCheckpoints | None = None
+        """None also while the log is opened: what is found on the disk then is not new."""
         self.configure(config)
 
     @staticmethod
@@ -104,14 +132,16 @@ class Log:
         clean: bool,
         recovery_point: int,
         now_ms: int,
+        checkpoints: LogCheckpoints | None,
         unflushed_dir: str | None = None,
         volume: UnflushedVolume | None = None,
         log_start_offset: int = 0,
     ) -> Log:
         """Open the log in directory `dir` (made when absent), recovering it unless the last shutdown was `clean`.
 
-        `recovery_point` and `log_start_offset` come from the checkpoints. `unflushed_dir` is the root of the unflushed
-        volume, and `volume` what is known of it. Raises LogDirFailure, and DataDirRefused for files that are not a log's.
+        `recovery_point` and `log_start_offset` come from the checkpoints; `checkpoints` writes them (None: nobody does).
+        `unflushed_dir` is the root of the unflushed volume, and `volume` what is known of it. Raises LogDirFailure, and
+        DataDirRefused for files that are not a log's.
         """
         availability = Availability(fs, dir, topic_partition)
         loader = LogLoader(
@@ -122,6 +152,7 @@ class Log:
         try:
             log = Log(fs, dir, topic_partition, config, availability, loader.load())
             log.recovery = loader.finish(log, now_ms)
+            log._checkpoints = checkpoints
         except FsyncFailed as error:
             raise availability.go_offline("cannot be opened", error) from error
         except OSError as error:
@@ -139,21 +170,6 @@ class Log:
         self._segment_bytes = config.segment_bytes
         self._segment_ms = config.segment_ms
         self._log_append_time = config.log_append_time
-
-    def report_to(
-        self,
-        *,
-        log_start_moved: Callable[[], None] | None = None,
-        recovery_point_lowered: Callable[[int], None] | None = None,
-    ) -> None:
-        """Whom to call, so that a checkpoint is on disk in time. Both raise LogDirFailure when it is not.
-
-        `log_start_moved`: the start has moved inside a segment. Were it not durable, a crash would bring back records whose
-        epochs are forgotten, and which other replicas may hold differently (found by simulation).
-        `recovery_point_lowered` gets the new end before the log is cut: the recovery point on disk must be no higher.
-        """
-        self._on_log_start_moved = log_start_moved
-        self._on_recovery_point_lowered = recovery_point_lowered
 
     # -- whether it is online
 
@@ -481,8 +497,8 @@ class Log:
             self.log_start_offset = min(self.log_start_offset, boundary.offset)
             with self._availability.offline_unless_done("truncation failed"):
                 self._truncation.cut(boundary, self.log_start_offset, was_flushed=was_flushed)
-                if is_below_start and self._on_log_start_moved is not None:
-                    self._on_log_start_moved()  # not before: records that were deleted would be there again
+                if is_below_start and self._checkpoints is not None:
+                    self._checkpoints.log_start_moved(self)  # not before: deleted records would be there again
         return before - self.log_end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -501,14 +517,15 @@ class Log:
             self.log_start_offset = log_start_offset
             self._flusher.skip_to(offset)
             self._truncation.make_durable()
-            if self._on_log_start_moved is not None:
-                self._on_log_start_moved()  # while it is still to be finished: the checkpoint may hold the start it had before
+            if self._checkpoints is not None:
+                # While it is still to be finished: the checkpoint may hold the start it had before.
+                self._checkpoints.log_start_moved(self)
             self._truncation.finish()
 
     def _lower_recovery_point(self, offset: int) -> None:
         """Before the log is cut to `offset`. Raises LogDirFailure; nothing was changed then."""
-        if self._on_recovery_point_lowered is not None:
-            self._on_recovery_point_lowered(offset)
+        if self._checkpoints is not None:
+            self._checkpoints.lower_recovery_point(self, offset)
 
     def increment_log_start_offset(self, offset: int) -> bool:
         """Hide the records below `offset` (DeleteRecords, or the leader's start); whether it moved.
@@ -521,9 +538,9 @@ class Log:
             return False
         self.check_online()
         before, self.log_start_offset = self.log_start_offset, offset
-        if self._on_log_start_moved is not None and offset > self.segments[0].base_offset:
+        if self._checkpoints is not None and offset > self.segments[0].base_offset:
             try:
-                self._on_log_start_moved()  # on disk before the epochs below it are forgotten: see `report_to`
+                self._checkpoints.log_start_moved(self)  # on disk before the epochs below it are forgotten
             except LogDirFailure:
                 self.log_start_offset = before
                 raise

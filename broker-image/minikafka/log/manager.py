@@ -154,7 +154,7 @@ class LogManager:
     def _opened(
         self, directory: DataDirectory, topic_partition: TopicPartition, now_ms: int, clean: bool, recovery_point: int
     ) -> Log:
-        log = Log.open(
+        return Log.open(
             f"{directory.path}/{topic_partition}",
             topic_partition,
             self._config_for(topic_partition.topic),
@@ -162,15 +162,11 @@ class LogManager:
             clean=clean,
             recovery_point=recovery_point,
             now_ms=now_ms,
+            checkpoints=self,
             unflushed_dir=self._unflushed_dir,
             volume=self.unflushed_volume,
             log_start_offset=directory.log_starts.offsets.get(topic_partition, 0),
         )
-        log.report_to(
-            log_start_moved=lambda: self._log_start_moved(log),
-            recovery_point_lowered=lambda offset: self._lower_recovery_point(log, offset),
-        )
-        return log
 
     def _forget_start_of_restart(self, directory: DataDirectory, topic_partition: TopicPartition) -> None:
         """A log that is to begin anew begins where it was told, not where the checkpoint says that it did before. On disk before
@@ -397,7 +393,7 @@ class LogManager:
         """Write them now. Raises LogDirFailure."""
         _run(self.prepare_log_start_offsets())
 
-    def _lower_recovery_point(self, log: Log, offset: int) -> None:
+    def lower_recovery_point(self, log: Log, offset: int) -> None:
         directory = self._home[log.topic_partition]
         points = directory.recovery_points
         if points.offsets.get(log.topic_partition, 0) > offset or not points.is_on_disk:
@@ -407,7 +403,7 @@ class LogManager:
 
             _run([self._prepare(directory, points, point)], log)
 
-    def _log_start_moved(self, log: Log) -> None:
+    def log_start_moved(self, log: Log) -> None:
         directory = self._home.get(log.topic_partition)
         if directory is None:
             return

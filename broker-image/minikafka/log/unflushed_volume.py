@@ -36,15 +36,13 @@ class UnflushedVolume:
         limit: `minikafka.unflushed.max.bytes`, or what the file system has room for if that is less.
     """
 
-    __slots__ = ("_alarm_at", "_at_alarm", "limit", "on_short", "used")
+    __slots__ = ("_alarm_at", "_at_alarm", "limit", "used")
 
     def __init__(self, limit: int = sys.maxsize) -> None:
         self.limit = limit
         self.used = 0
         self._alarm_at = sys.maxsize
         self._at_alarm: Callable[[], None] = _nothing
-        self.on_short: Callable[[], None] = _nothing
-        """Told that something was not appended, for there was no room."""
 
     # -- what lies there
 
@@ -88,8 +86,6 @@ class UnflushedVolume:
             end = after
         if not end and not self.used:
             end = min(_end_of_batch(records, 0), len(records))
-        if end < len(records):
-            self.on_short()
         return records[:end]
 
 

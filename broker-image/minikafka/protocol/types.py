@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import NamedTuple
 
 
@@ -24,3 +25,13 @@ class TopicPartition(NamedTuple):
         if not dash or not topic or not number.isascii() or not number.isdigit():
             raise ValueError(f"{text!r} is not of the form TOPIC-PARTITION")
         return cls(topic, int(number))
+
+
+class ConfigResourceType(IntEnum):
+    """What has settings (Kafka's ``ConfigResource.Type``)."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32

@@ -71,6 +71,7 @@ class AppendRoom:
         clock: see there.
         append: appends what has waited, and settles it.
         flush_soon: begins a flush, unless one is under way.
+        tell: told that appends wait, and that none do any more, with the seconds that it took.
     """
 
     def __init__(
@@ -80,10 +81,10 @@ class AppendRoom:
         clock: Clock,
         append: Callable[[WaitingAppend], None],
         flush_soon: Callable[[HostedPartition], None],
+        tell: Callable[[bool, float], None],
     ) -> None:
         self.volume = volume
-        self.tell: Callable[[bool, float], None] = lambda _short, _seconds: None
-        """Told that appends wait, and that none do any more, with the seconds that it took."""
+        self._tell = tell
         self._replicas = replicas
         self._clock = clock
         self._append = append
@@ -92,7 +93,6 @@ class AppendRoom:
         self._flushing: list[HostedPartition] = []
         self._short_since: float | None = None
         self._short_last = 0.0
-        volume.on_short = self._follower_waits
         self._rearm()
 
     # -- appends that wait --------------------------------------------------------------------------------------------------
@@ -191,7 +191,8 @@ class AppendRoom:
 
     # -- telling ------------------------------------------------------------------------------------------------------------
 
-    def _follower_waits(self) -> None:
+    def follower_waits(self) -> None:
+        """A follower could not append all that came."""
         self._is_short()
         self._clock.later(0.0, self.flush_ahead)
 
@@ -199,7 +200,7 @@ class AppendRoom:
         self._short_last = self._clock.now()
         if self._short_since is None:
             self._short_since = self._short_last
-            self.tell(True, 0.0)
+            self._tell(True, 0.0)
             self._clock.later(WELL_SECONDS, self._look_whether_well)
 
     def _look_whether_well(self) -> None:
@@ -208,6 +209,6 @@ class AppendRoom:
             self._short_last = now
         if since is not None and now - self._short_last >= WELL_SECONDS:
             self._short_since = None
-            self.tell(False, self._short_last - since)
+            self._tell(False, self._short_last - since)
         else:
             self._clock.later(WELL_SECONDS, self._look_whether_well)

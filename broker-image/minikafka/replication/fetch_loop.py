@@ -90,10 +90,12 @@ class FetchLoop(Generic[P]):
     Args:
         leader_id: whom it asks.
         backoff_max: ``replica.fetch.backoff.ms``, in seconds.
+        no_room: called when a replica cannot append all that came: there is no room for it on the unflushed volume.
     """
 
-    def __init__(self, leader_id: int, backoff_max: float) -> None:
+    def __init__(self, leader_id: int, backoff_max: float, no_room: Callable[[], None]) -> None:
         self.leader_id = leader_id
+        self._no_room = no_room
         self.in_flight = 0
         self.wake_at: float | None = None
         """When the first of the partitions that back off may be asked for again, as :meth:`next_fetch` found it last."""
@@ -205,6 +207,7 @@ class FetchLoop(Generic[P]):
         error, failure = ErrorCode(data.error), None
         records = self._that_fit(partition, data.records)
         if len(records) < len(data.records):
+            self._no_room()
             followed.not_before = now + ROOM_SECONDS
         try:
             outcome = follower.answered(

@@ -17,10 +17,10 @@ class HostedPartition(Partition):
     """Adds the waiters to :class:`~minikafka.replication.partition.Partition`."""
 
     __slots__ = (
-        "consumers", "flushing", "followers", "on_moved", "producers", "topic_config", "traffic", "unflushed_producers",
+        "consumers", "flushing", "followers", "moved", "producers", "topic_config", "traffic", "unflushed_producers",
     )  # fmt: skip
 
-    def __init__(self, *args: Any, topic_config: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, topic_config: Any, moved: Callable[[HostedPartition], None], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.producers: deque[ProduceWaiter] = deque()
         self.unflushed_producers: deque[ProduceWaiter] = deque()
@@ -32,12 +32,12 @@ class HostedPartition(Partition):
         self.traffic = TopicTraffic()
         """The replica manager gives it that of its topic."""
         self.flushing = False
-        self.on_moved: Callable[[HostedPartition], None] | None = None
+        self.moved = moved
         """Told that the high watermark has moved while somebody waits for that."""
 
     def high_watermark_moved(self) -> None:
-        if self.on_moved is not None and (self.producers or self.consumers):
-            self.on_moved(self)
+        if self.producers or self.consumers:
+            self.moved(self)
 
     def settle_producers(self) -> None:
         """Answer the acks=all produces that the high watermark has passed (R4)."""

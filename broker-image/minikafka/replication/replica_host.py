@@ -361,6 +361,7 @@ class ReplicaHost:
             self,
             self.logs.high_watermarks.get(tp, 0),
             topic_config=settings,
+            moved=self._replicas.moved,
         )
         self._replicas.add(partition)
         self._effects.append(Opened(partition))

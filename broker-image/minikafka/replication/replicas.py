@@ -80,15 +80,21 @@ class ReplicaManager:
         self._ready: list[DelayedFetch] = []
         self._moved: list[HostedPartition] = []
         """Whose high watermark has moved, and who waits for it does not know yet."""
+        self.moved: Callable[[HostedPartition], None] = self._moved.append
+        """What the partitions that are added are made with."""
         self._delayed: set[DelayedProduce] = set()
         self._sweeps = False
         self._clock = clock
         self._now, self._unix_ms, self._later = clock
 
-    def keep_room(self, volume: UnflushedVolume) -> AppendRoom:
-        """Have appends wait where there is no room for them on this volume."""
-        self.room = AppendRoom(volume, self, self._clock, self._append_late, self.flush_soon)
-        return self.room
+    def keep_room(self, volume: UnflushedVolume, tell: Callable[[bool, float], None]) -> None:
+        """Have appends wait where there is no room for them on this volume; ``tell``: see :class:`AppendRoom`."""
+        self.room = AppendRoom(volume, self, self._clock, self._append_late, self.flush_soon, tell)
+
+    def follower_lacks_room(self) -> None:
+        """A follower here could not append all that came, for there was no room."""
+        assert self.room is not None, "a volume that is full is one that room is kept on"
+        self.room.follower_waits()
 
     # -- hosting ------------------------------------------------------------------------------------------------------
 
@@ -96,7 +102,6 @@ class ReplicaManager:
         topic, index = partition.topic_partition
         self.by_name.setdefault(topic, {})[index] = partition
         self.by_id.setdefault(partition.topic_id, {})[index] = partition
-        partition.on_moved = self._moved.append
         partition.traffic = self.traffic[topic] = self.traffic[partition.topic_id] = self.stats.topic(topic)
 
     def remove(self, partition: HostedPartition) -> None:

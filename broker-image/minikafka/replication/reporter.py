@@ -98,7 +98,6 @@ class ReplicaReporter:
         """Have appends wait for room on this volume, and report it when they do."""
         if volume is None:
             return
-        room = self._replicas.keep_room(volume)
 
         def tell(short: bool, seconds: float) -> None:
             if short:
@@ -106,7 +105,7 @@ class ReplicaReporter:
             else:
                 self._context.events.emit("unflushed_volume_has_room", seconds=round(seconds, 4))
 
-        room.tell = tell
+        self._replicas.keep_room(volume, tell)
 
     def role_changed(self, partition: HostedPartition) -> None:
         """Report that a replica leads or follows now."""

@@ -53,7 +53,7 @@ class Door:
 
     def __init__(self, connection: ClientConnection, security: ListenerSecurity) -> None:
         self._connection = connection
-        self._broker = connection.broker
+        self._context, self._metadata = connection.services.context, connection.services.metadata
         self._security = security
         self._state = State.STRANGER
         self._is_open = False
@@ -65,7 +65,7 @@ class Door:
         """Of the session, by the broker's clock. It ends never: infinity."""
         self._timer: asyncio.TimerHandle | None = None
         self._max_frame_bytes = connection.max_frame_bytes
-        connection.max_frame_bytes = min(self._max_frame_bytes, self._broker.config.sasl_server_max_receive_size)
+        connection.max_frame_bytes = min(self._max_frame_bytes, self._context.config.sasl_server_max_receive_size)
 
     @property
     def is_open(self) -> bool:
@@ -108,7 +108,7 @@ class Door:
         return True
 
     def _takes_of_a_guest(self, key: int, frame: memoryview) -> bool:
-        now = self._broker.clock.now()
+        now = self._context.clock.now()
         if key == ApiKey.SASL_HANDSHAKE and self._state is State.OPEN:
             if now - self._began < LOGIN_AGAIN_SECONDS_MIN or self._tokens_only:
                 return False  # answered by the API's own handler: ILLEGAL_SASL_STATE
@@ -182,25 +182,25 @@ class Door:
             assert module is not None, "the configuration was checked"
             return Plain(module.users)
         if name == OAUTHBEARER:
-            return OAuthBearer(partial(self._broker.context.channels.believe, self._connection.listener))
+            return OAuthBearer(partial(self._context.channels.believe, self._connection.listener))
         return Scram(name, self._credential, self._secret(), self._shapes(name))
 
     def _credential(self, mechanism: str, name: str) -> ScramCredential | None:
-        found = self._broker.metadata.image.scram.get((name, mechanism))
+        found = self._metadata.image.scram.get((name, mechanism))
         if found is not None:
             return found
         salted = partial(false_salt, mechanism, name, self._secret(), self._shapes(mechanism))
-        return self._broker.context.channels.brokers_credential(self._connection.listener, mechanism, name, salted)
+        return self._context.channels.brokers_credential(self._connection.listener, mechanism, name, salted)
 
     def _shapes(self, mechanism: str) -> Collection[Shape]:
-        return self._broker.metadata.image.scram_shapes.get(mechanism, ())
+        return self._metadata.image.scram_shapes.get(mechanism, ())
 
     def _secret(self) -> bytes:
         """The same on all brokers, and after a restart: salts of unknown users must not give themselves away by changing.
 
         Nothing that anybody could guess: who asks for unknown users' salts could try his guesses at home.
         """
-        return self._broker.metadata.image.scram_secret or self._broker.context.channels.passing_secret
+        return self._metadata.image.scram_secret or self._context.channels.passing_secret
 
     # -- SaslAuthenticate, and bare tokens ----------------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class Door:
         connection = self._connection
         connection.authenticated(principal)
         connection.max_frame_bytes = self._max_frame_bytes
-        self._began = self._broker.clock.now()
+        self._began = self._context.clock.now()
         self._ends = float("inf") if lifetime is None else self._began + lifetime / 1000
 
     def _lifetime_ms(self, expires: float | None) -> int | None:
@@ -270,7 +270,7 @@ class Door:
         longest = (self._security.reauth_ms or {}).get(self._name, 0) or None
         if expires is None:
             return longest
-        valid = max(int(expires * 1000) - self._broker.clock.unix_ms(), 0)
+        valid = max(int(expires * 1000) - self._context.clock.unix_ms(), 0)
         return valid if longest is None else min(longest, valid)
 
     # -- who is not let in ------------------------------------------------------------------------------------------------
@@ -290,5 +290,5 @@ class Door:
             connection.close()
 
         assert connection.loop is not None
-        delay = self._broker.config.connection_failed_authentication_delay_ms / 1000
+        delay = self._context.config.connection_failed_authentication_delay_ms / 1000
         self._timer = connection.loop.call_later(delay, hang_up)

@@ -7,6 +7,7 @@ from functools import partial
 from http import HTTPStatus
 
 from minikafka import __version__
+from minikafka.authorization.service import Authorization
 from minikafka.config import BrokerConfig, ConfigError
 from minikafka.log.errors import LogError
 from minikafka.log.manager import LogManager
@@ -20,8 +21,6 @@ from minikafka.replication.replicas import ReplicaManager
 from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.api import load_handlers
 from minikafka.server.api.fetch import FOLLOWER_FETCH
-from minikafka.server.authorization.service import Authorization
-from minikafka.server.channels import METRICS
 from minikafka.server.connection import ClientConnection
 from minikafka.server.connections import ConnectionRegistry
 from minikafka.server.context import BrokerContext
@@ -31,8 +30,6 @@ from minikafka.server.group_service import GroupService
 from minikafka.server.hooks import HookedConnection, HookedReplicas, Hooks
 from minikafka.server.hosting import PartitionHost
 from minikafka.server.housekeeping import Housekeeping
-from minikafka.server.http import MetricsDoor, MetricsServer
-from minikafka.server.listeners import Listeners
 from minikafka.server.machine import Machine
 from minikafka.server.membership import AlterPartitionSender, Membership
 from minikafka.server.metadata_cache import MetadataCache
@@ -44,9 +41,13 @@ from minikafka.server.offsets_topic import OffsetsTopic
 from minikafka.server.producer_ids import ProducerIds
 from minikafka.server.quotas import ClientQuotas
 from minikafka.server.readiness import Readiness
-from minikafka.server.request_memory import RequestMemory
+from minikafka.server.services import Services
 from minikafka.server.topic_requests import TopicRequests
 from minikafka.telemetry.exposition import BrokerCollector
+from minikafka.transport.channels import METRICS
+from minikafka.transport.http import MetricsDoor, MetricsServer
+from minikafka.transport.listeners import Listeners
+from minikafka.transport.request_memory import RequestMemory
 
 DISK_FULL = HTTPStatus.INSUFFICIENT_STORAGE
 
@@ -57,8 +58,8 @@ SHUTDOWN_SECONDS_MAX = 10.0
 class Broker:
     """One broker process. ``start`` returns when it is registered and unfenced; ``stop`` is a controlled shutdown.
 
-    The parts are made here, each with what it needs of the others, and none of them knows the broker: only the handlers of
-    requests do. What a part tells to one that is made after it goes through a lambda.
+    The parts are made here, each with what it needs of the others, and none of them knows the broker. What a part tells to
+    one that is made after it goes through a lambda.
 
     Args:
         config: its settings.
@@ -91,7 +92,6 @@ class Broker:
         self.clock = context.clock
         self.stats = context.stats
         self.events = context.events
-        self.handlers = load_handlers()
         self.hooks = Hooks(context.events.emit) if config.minikafka_test_hooks else None
         self.failure: str | None = None
         self.failed = asyncio.Event()
@@ -101,10 +101,8 @@ class Broker:
         self.metadata = MetadataCache(store, context.clock, config.inter_broker_listener)
         self.authorization = Authorization(config, self.metadata, context.stats, context.events.emit, context.clock.now)
         self.quotas = ClientQuotas(config, self.metadata, context.stats, context.events.emit, context.clock.now)
-        memory = config.queued_max_request_bytes
-        self.request_memory = None if memory <= 0 else RequestMemory(memory)
-        connection = ClientConnection if self.hooks is None else HookedConnection
-        self.listeners = Listeners(config, lambda name: connection(self, name))
+        connection = ClientConnection if self.hooks is None else partial(HookedConnection, self.hooks)
+        self.listeners = Listeners(config, lambda name: connection(self.services, name))
         self.membership = Membership(
             context,
             store,
@@ -123,7 +121,6 @@ class Broker:
             rate_of=lambda host: self.metadata.image.quotas.connection_rate(host),
         )
         self.topics = TopicRequests(config, self.membership, self.metadata)
-        self.producer_ids = ProducerIds(store)
 
         # the replicas, and their logs
         self.alter_sender = AlterPartitionSender(
@@ -159,6 +156,7 @@ class Broker:
                 self.reporter,
                 lambda: self.membership.broker_epoch,
                 self.housekeeping.flush_soon,
+                self.replicas.follower_lacks_room,
             )
         )
 
@@ -166,6 +164,24 @@ class Broker:
         self.internal = InternalLog(self.replicas, self.reporter.log_failed)
         offsets_topic = OffsetsTopic(config, self.topics, self.metadata)
         self.groups = GroupService.of(context, self.metadata, self.internal, offsets_topic.ensure)
+
+        # what connections and handlers of requests have of all this
+        memory = config.queued_max_request_bytes
+        self.services = Services(
+            context=context,
+            handlers=load_handlers(),
+            metadata=self.metadata,
+            authorization=self.authorization,
+            quotas=self.quotas,
+            request_memory=None if memory <= 0 else RequestMemory(memory),
+            membership=self.membership,
+            connections=self.connections,
+            topics=self.topics,
+            producer_ids=ProducerIds(store),
+            replicas=self.replicas,
+            reporter=self.reporter,
+            groups=self.groups,
+        )
 
         # the image: what brings all of it in line with the cluster
         self.host = PartitionHost(
@@ -239,8 +255,9 @@ class Broker:
             return
         collector = BrokerCollector(
             self.stats,
-            lambda: observe(self),
-            api_names={key: spec.name for key, (spec, _) in self.handlers.items()} | {FOLLOWER_FETCH: "FetchFollower"},
+            lambda: observe(self.services, self.listeners.names),
+            api_names={key: spec.name for key, (spec, _) in self.services.handlers.items()}
+            | {FOLLOWER_FETCH: "FetchFollower"},
             events=self.events,
             failed=self.context.health.problems,
         )

@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from minikafka.authorization.rules import ClientAccess
+from minikafka.authorization.table import RULES
 from minikafka.controller.heartbeats import Heartbeats
 from minikafka.protocol import messages, wire
 from minikafka.protocol.api_keys import ApiKey
@@ -23,19 +25,17 @@ from minikafka.protocol.produce import PartitionResult
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
 from minikafka.security.principal import ANONYMOUS, distinguished_name, mapped, user
 from minikafka.security.tls_stream import tls_reason
-from minikafka.server.api import Handler, api_versions, fetch, produce
-from minikafka.server.api.spec import ApiSpec
+from minikafka.server.api import api_versions, fetch, produce
+from minikafka.server.api.spec import ApiSpec, Handler
 from minikafka.server.authentication import Door
-from minikafka.server.authorization.rules import ClientAccess
-from minikafka.server.authorization.table import RULES
 from minikafka.server.deadlines import Deadlines
-from minikafka.server.framing import FrameProtocol
 from minikafka.server.quotas import ClientIdentity
 from minikafka.server.request_context import RequestContext, forwarded_for
 from minikafka.server.throttling import LoopTime, Muting
+from minikafka.transport.framing import FrameProtocol
 
 if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
+    from minikafka.server.services import Services
 
 PRODUCE, FETCH, API_VERSIONS = int(ApiKey.PRODUCE), int(ApiKey.FETCH), int(ApiKey.API_VERSIONS)
 PRODUCE_VERSION_MIN = produce.SPEC.min_version
@@ -88,26 +88,27 @@ def error_codes(answer: Any) -> Iterator[int]:
 class ClientConnection(FrameProtocol):
     """One accepted connection."""
 
-    def __init__(self, broker: Broker, listener: str) -> None:
-        super().__init__(broker.context.channels.accept(listener))
-        self.broker = broker
-        self.stats = broker.stats
+    def __init__(self, services: Services, listener: str) -> None:
+        context, config = services.context, services.context.config
+        super().__init__(context.channels.accept(listener))
+        self.services = services
+        self.stats = context.stats
         self.listener = listener
-        self.inter_broker = listener == broker.config.inter_broker_listener
+        self.inter_broker = listener == config.inter_broker_listener
         """Whether brokers talk to each other here. Elsewhere nobody is believed to be one."""
-        self.max_frame_bytes = broker.config.socket_request_max_bytes
+        self.max_frame_bytes = config.socket_request_max_bytes
         self.client_host = ""
         self.principal = ANONYMOUS
-        security = broker.config.security(listener)
-        serves_brokers_only = self.inter_broker and len(broker.config.listeners) > 1
-        self.memory = None if serves_brokers_only else broker.request_memory
+        security = config.security(listener)
+        serves_brokers_only = self.inter_broker and len(config.listeners) > 1
+        self.memory = None if serves_brokers_only else services.request_memory
         self.door = None if security.mechanisms is None else Door(self, security)
         """Where clients have to log in."""
         self.slots: deque[Slot] = deque()
         self._cold: deque[tuple[Slot, RequestHeader, bytes]] = deque()
         self._cold_task: asyncio.Task[None] | None = None
-        self.waiting_fetch = fetch.WaitingFetch(broker.clock.now)
-        self.muting = Muting(self, broker.clock.now)
+        self.waiting_fetch = fetch.WaitingFetch(context.clock.now)
+        self.muting = Muting(self, context.clock.now)
         self.last_request = time.perf_counter()
         self._busy_since = 0.0
         self._charged_before = 0.0
@@ -124,7 +125,7 @@ class ClientConnection(FrameProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
-        if not self.broker.connections.opened(self):
+        if not self.services.connections.opened(self):
             transport.close()
             return
         super().connection_made(transport)
@@ -138,7 +139,7 @@ class ClientConnection(FrameProtocol):
 
     def cut(self, limit: str) -> None:
         """Close it for a limit, and tell."""
-        self.broker.connections.cut(self, limit)
+        self.services.connections.cut(self, limit)
         self.close()
 
     def blocked(self) -> None:
@@ -161,11 +162,11 @@ class ClientConnection(FrameProtocol):
         self.waiting_fetch.give_up()
         self.muting.stop()
         self.slots.clear()
-        self.broker.connections.closed(self)
+        self.services.connections.closed(self)
 
     def established(self) -> None:
         """With TLS, and no SASL, it is the certificate that says who it is."""
-        security = self.broker.config.security(self.listener)
+        security = self.services.context.config.security(self.listener)
         if self.tls is None or security.tls is None or security.tls.client_auth == "none" or self.door is not None:
             return
         certificate = self.tls.peer_certificate
@@ -183,15 +184,15 @@ class ClientConnection(FrameProtocol):
     def authenticated(self, principal: str) -> None:
         """It is known who it is. Who is no broker is served as a client, also where brokers connect."""
         self.principal = principal
-        brokers = self.broker.config.security(self.listener).brokers
-        if brokers is not None and principal not in brokers and not self.broker.authorization.enabled:
+        brokers = self.services.context.config.security(self.listener).brokers
+        if brokers is not None and principal not in brokers and not self.services.authorization.enabled:
             self.inter_broker = False
 
     @property
     def is_broker(self) -> bool:
         """Whether this is a broker, and may do what brokers do."""
         return self.inter_broker and (
-            not self.broker.authorization.enabled or self.broker.authorization.is_broker(self)
+            not self.services.authorization.enabled or self.services.authorization.is_broker(self)
         )
 
     def client(self, header: RequestHeader) -> ClientIdentity:
@@ -203,13 +204,13 @@ class ClientConnection(FrameProtocol):
 
     def refused(self, reason: str, principal: str | None = None) -> None:
         """Tell that this client is not let in."""
-        self.broker.context.not_let_in(self.client_host, self.listener, reason, principal)
+        self.services.context.not_let_in(self.client_host, self.listener, reason, principal)
 
     def unreadable(self, file: Any, error: OSError) -> None:
-        self.broker.reporter.file_failed(file, error)
+        self.services.reporter.file_failed(file, error)
 
     def bad_frame(self, size: int) -> None:
-        self.broker.context.bad_request(
+        self.services.context.bad_request(
             self.client_host,
             f"a request of {size} bytes; socket.request.max.bytes allows 0 to {self.max_frame_bytes}",
         )
@@ -234,11 +235,11 @@ class ClientConnection(FrameProtocol):
             if slot.out is None:
                 slot.parked, slot.ready = time.perf_counter(), 0.0
         except MalformedRequest as error:
-            self.broker.context.bad_request(self.client_host, str(error))
+            self.services.context.bad_request(self.client_host, str(error))
             self.close()
             return
         except Exception as error:  # a mistake of ours: the client sees a closed connection, the operator a line
-            self.broker.context.handler_failed(error)
+            self.services.context.handler_failed(error)
             self.close()
             return
         if len(self.slots) > PIPELINE_MAX:
@@ -248,7 +249,7 @@ class ClientConnection(FrameProtocol):
         """Measure, from now to the end of the round, the time for which this connection has the event loop."""
         if not self._busy_since:
             self._busy_since = now
-            self._charged_before = self.broker.quotas.charged_seconds
+            self._charged_before = self.services.quotas.charged_seconds
 
     def begin(self, api_key: int, size: int) -> Slot:
         """The place of an answer that is made outside of the handlers."""
@@ -282,13 +283,13 @@ class ClientConnection(FrameProtocol):
         return self.waiting_fetch.is_waiting
 
     def batch_received(self) -> None:
-        self.broker.replicas.flush_ready()
+        self.services.replicas.flush_ready()
         if self._busy_since:
             seconds = time.perf_counter() - self._busy_since
             self.stats.handler_seconds += seconds
             self._busy_since = 0.0
             if self.metered is not None:
-                quotas = self.broker.quotas
+                quotas = self.services.quotas
                 quotas.spent(self.metered, seconds - (quotas.charged_seconds - self._charged_before))
                 self.metered = None
 
@@ -329,7 +330,7 @@ class ClientConnection(FrameProtocol):
     def new_leaders(self, failed: Iterable[PartitionResult | PartitionData]) -> NodeEndpoints | None:
         """KIP-951: where the leaders are that this broker is not."""
         leaders = {part.current_leader[0] for part in failed if part.current_leader is not None}
-        return self.broker.metadata.endpoints_of(leaders, self.listener) if leaders else None
+        return self.services.metadata.endpoints_of(leaders, self.listener) if leaders else None
 
     def count_errors(self, api_key: int, codes: Iterable[int]) -> None:
         for code in codes:
@@ -349,17 +350,17 @@ class ClientConnection(FrameProtocol):
         try:
             while self._cold:
                 slot, header, body = self._cold.popleft()
-                self.broker.stats.times_of(slot.api_key).queued += time.perf_counter() - slot.started
+                self.services.context.stats.times_of(slot.api_key).queued += time.perf_counter() - slot.started
                 slot.parked = 0.0
                 self.answer(slot, [await self._answer_cold(header, body)])
                 if self.memory is not None and self._queued_bytes:  # not of a connection that is gone
                     self._queued_bytes -= slot.size
                     self.memory.give_back(slot.size)
         except MalformedRequest as error:
-            self.broker.context.bad_request(self.client_host, str(error))
+            self.services.context.bad_request(self.client_host, str(error))
             self.close()
         except Exception as error:  # a mistake of ours: the client sees a closed connection, the operator a line
-            self.broker.context.handler_failed(error)
+            self.services.context.handler_failed(error)
             self.close()
         finally:
             self._cold_task = None
@@ -367,7 +368,7 @@ class ClientConnection(FrameProtocol):
     async def _answer_cold(self, header: RequestHeader, body: bytes) -> bytes:
         """The frame of the answer; raises MalformedRequest when only closing the connection is left."""
         key, version = header.api_key, header.api_version
-        handler = self.broker.handlers.get(key)
+        handler = self.services.handlers.get(key)
         if handler is None:
             raise MalformedRequest(f"API key {key} v{version} is unknown or not supported")
         spec, handle = handler
@@ -379,7 +380,7 @@ class ClientConnection(FrameProtocol):
                 answer = messages.encode_response(
                     key,
                     0,
-                    api_versions.supported(self.broker.handlers, self.is_broker, ErrorCode.UNSUPPORTED_VERSION),
+                    api_versions.supported(self.services.handlers, self.is_broker, ErrorCode.UNSUPPORTED_VERSION),
                 )
                 return wire.response_frame(header.correlation_id, answer, False)
             raise MalformedRequest(
@@ -392,7 +393,7 @@ class ClientConnection(FrameProtocol):
             except IndexError as error:
                 raise MalformedRequest(f"{spec.name} v{version} ends in its header") from error
         ctx = RequestContext(self, header)
-        if self.broker.authorization.enabled and not ctx.inter_broker:
+        if self.services.authorization.enabled and not ctx.inter_broker:
             answering: Awaitable[dict[str, Any]] = self._answer_allowed(
                 spec, handle, ctx, messages.decode_request(key, version, body)
             )
@@ -400,8 +401,8 @@ class ClientConnection(FrameProtocol):
             forwarded = await self._forwarded(spec, ctx, body)
             if forwarded is not None:
                 return wire.response_frame(header.correlation_id, forwarded, flexible)
-            answering = handle(self.broker, ctx, messages.decode_request(key, version, body))
-        if self.broker.metadata.image.quotas.is_set:
+            answering = handle(self.services, ctx, messages.decode_request(key, version, body))
+        if self.services.metadata.image.quotas.is_set:
             values = await self._answer_metered(spec, ctx, answering)
         else:
             values = await answering
@@ -416,14 +417,14 @@ class ClientConnection(FrameProtocol):
         rule = RULES.get(spec.key)
         if rule is None:
             raise MalformedRequest(f"nobody has declared what {spec.name} needs, so nobody may ask it")
-        access = ClientAccess(self.broker.authorization, self.broker.metadata, ctx, spec.key, ctx.api_version)
+        access = ClientAccess(self.services.authorization, self.services.metadata, ctx, spec.key, ctx.api_version)
         screened = rule.screen(access, request)
         if screened.request is None:
             return screened.finish({})
         body = messages.encode_entity(screened.request) if spec.controller_only else b""
         answer = await self._forwarded(spec, ctx, body)
         if answer is None:
-            return screened.finish(await handle(self.broker, ctx, screened.request))
+            return screened.finish(await handle(self.services, ctx, screened.request))
         return screened.finish(messages.values_of(messages.decode_response(spec.key, ctx.api_version, answer)))
 
     async def _answer_metered(
@@ -438,7 +439,7 @@ class ClientConnection(FrameProtocol):
         changed = ctx.mutation_quota
         wait_ms = max(values.get("throttle_time", 0), 0 if changed is None else changed.throttle_ms)
         if not (spec.inter_broker or ctx.forwarded or self._serves_brokers_only):
-            wait_ms = max(wait_ms, self.broker.quotas.requested(ctx, taken.seconds))
+            wait_ms = max(wait_ms, self.services.quotas.requested(ctx, taken.seconds))
             self.muting.mute(wait_ms)
         if "throttle_time" in messages.response_type(spec.key, ctx.api_version).__dataclass_fields__:
             values["throttle_time"] = wait_ms
@@ -447,19 +448,19 @@ class ClientConnection(FrameProtocol):
     @property
     def _serves_brokers_only(self) -> bool:
         """Whether clients have a listener of their own, and this is the other one."""
-        return self.is_broker and len(self.broker.config.listeners) > 1
+        return self.is_broker and len(self.services.context.config.listeners) > 1
 
     async def _forwarded(self, spec: ApiSpec, ctx: RequestContext, body: bytes) -> bytes | None:
         """The body of the controller's answer; None when it is this broker that has to answer."""
-        if not spec.controller_only or self.broker.membership.leads:
+        if not spec.controller_only or self.services.membership.leads:
             return None
-        counts = spec.key in MUTATIONS and self.broker.metadata.image.quotas.is_set
+        counts = spec.key in MUTATIONS and self.services.metadata.image.quotas.is_set
         client_id = forwarded_for(ctx.principal, ctx.client_id) if counts else None
         try:
-            answer = await self.broker.membership.forward(spec.key, ctx.api_version, body, client_id)
+            answer = await self.services.membership.forward(spec.key, ctx.api_version, body, client_id)
         except KafkaError:
             return None  # no controller to be reached: the handler says NOT_CONTROLLER in the words of its API
         if counts:  # all of their answers begin with the time to wait
             self.muting.mute(int.from_bytes(answer[:4], "big"))
-        await self.broker.metadata.caught_up()
+        await self.services.metadata.caught_up()
         return answer

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 from minikafka.config import BrokerConfig, ConfigError
 from minikafka.protocol.errors import ErrorCode, KafkaError
-from minikafka.server.channels import Channels
 from minikafka.server.health import Health
 from minikafka.server.machine import Machine
 from minikafka.server.observer import BrokerObserver
 from minikafka.server.supervision import Supervisor
 from minikafka.telemetry.event_limit import EventLimit
 from minikafka.telemetry.stats import BrokerStats
+from minikafka.transport.channels import Channels
 
 WARN_AGAIN_SECONDS = 60.0
 WARNED_KEYS_MAX = 1000

@@ -15,7 +15,7 @@ class Deadlines:
 
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
-        self._config = connection.broker.config
+        self._config = connection.services.context.config
         self._idle: asyncio.TimerHandle | None = None
         self._login: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None

@@ -17,7 +17,7 @@ from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.context import BrokerContext
 from minikafka.server.metadata_cache import MetadataCache
-from minikafka.server.peer import PeerClosed, PeerConnection
+from minikafka.transport.peer import PeerClosed, PeerConnection
 
 CONNECT_SECONDS_MAX = 1.0
 
@@ -34,6 +34,7 @@ class ReplicaFetcher:
         reporter: told of what answers bring.
         broker_epoch: that of this broker's registration now.
         flush: begins a flush of a replica that may not be counted before it.
+        no_room: see :class:`FetchLoop`.
         leader_id: see above.
     """
 
@@ -44,6 +45,7 @@ class ReplicaFetcher:
         reporter: ReplicaReporter,
         broker_epoch: Callable[[], int],
         flush: Callable[[HostedPartition], None],
+        no_room: Callable[[], None],
         leader_id: int,
     ) -> None:
         self._context = context
@@ -52,7 +54,7 @@ class ReplicaFetcher:
         self._broker_epoch = broker_epoch
         self._flush = flush
         self.leader_id = leader_id
-        self._loop = FetchLoop[HostedPartition](leader_id, context.config.replica_fetch_backoff_ms / 1000)
+        self._loop = FetchLoop[HostedPartition](leader_id, context.config.replica_fetch_backoff_ms / 1000, no_room)
         self._connection: PeerConnection | None = None
         self._running: asyncio.AbstractEventLoop | None = None
         """The loop of the connection. `asyncio.get_running_loop` asks the kernel for the process's id, which shows in a fetch."""

@@ -26,6 +26,7 @@ from minikafka.replication.purgatory import DelayedFetch, FetchDone
 from minikafka.replication.replicas import NOTHING_AHEAD, ReplicaManager
 from minikafka.server.connection import ClientConnection, Slot
 from minikafka.server.injected_answers import COLD, no_topics
+from minikafka.server.services import Services
 
 REQUESTS_MAX = 10_000
 """Requests of an observed API that are kept; of more, the latest."""
@@ -312,10 +313,9 @@ class HookedReplicas(ReplicaManager):
 class HookedConnection(ClientConnection):
     """Observes requests, answers cold ones with what is injected, and delays answers."""
 
-    @property
-    def hooks(self) -> Hooks:
-        assert self.broker.hooks is not None
-        return self.broker.hooks
+    def __init__(self, hooks: Hooks, services: Services, listener: str) -> None:
+        super().__init__(services, listener)
+        self.hooks = hooks
 
     def frame_received(self, frame: memoryview) -> None:
         if not self.inter_broker and self.hooks.active:
@@ -351,7 +351,7 @@ class HookedConnection(ClientConnection):
     def _injected(self, header: RequestHeader, body: bytes) -> bytes | None:
         """The frame of an answer that is an injected error, or None where the request is to be served."""
         key, version = ApiKey(header.api_key), header.api_version
-        spec, _ = self.broker.handlers[key]
+        spec, _ = self.services.handlers[key]
         row = COLD.get(key)
         if row is None or not spec.min_version <= version <= spec.max_version:
             return None
@@ -371,7 +371,9 @@ class HookedConnection(ClientConnection):
     def _places(self, topics: Iterable[Any]) -> list[Place]:
         found: list[Place] = []
         for topic in topics:
-            name = getattr(topic, "name", None) or self.broker.metadata.name_of(getattr(topic, "topic_id", None)) or ""
+            name = (
+                getattr(topic, "name", None) or self.services.metadata.name_of(getattr(topic, "topic_id", None)) or ""
+            )
             indexes = [each.partition_index for each in getattr(topic, "partitions", ())]
             found += [(name, index) for index in indexes or getattr(topic, "partition_indexes", None) or (-1,)]
         return found

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.error_answers import by_partition, by_topic, coordinators, joined, offsets, whole
 from minikafka.protocol.errors import ErrorCode
-from minikafka.server.error_answers import by_partition, by_topic, coordinators, joined, offsets, whole
 
 
 class ColdApi(NamedTuple):

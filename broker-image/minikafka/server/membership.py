@@ -23,9 +23,9 @@ from minikafka.server.context import BrokerContext
 from minikafka.server.controller_contact import ControllerContact
 from minikafka.server.controller_role import COMPONENT as CONTROLLER
 from minikafka.server.controller_role import ControllerRole, Reconcile
-from minikafka.server.listeners import Listeners
 from minikafka.server.metadata_cache import MetadataCache
-from minikafka.server.peer import PeerClosed, PeerConnection
+from minikafka.transport.listeners import Listeners
+from minikafka.transport.peer import PeerClosed, PeerConnection
 
 FORWARD_SECONDS_MAX = 5.0
 

@@ -4,45 +4,46 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from minikafka.telemetry.process import disk_bytes
 from minikafka.telemetry.replica_status import ReplicaStatus
 
 if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
+    from minikafka.server.services import Services
 
 
-def observe(broker: Broker) -> list[ReplicaStatus]:
+def observe(services: Services, listeners: Iterable[str]) -> list[ReplicaStatus]:
     """Bring the broker's stats up to date; what is known of each hosted replica. Called on the event loop's thread."""
-    stats = broker.stats
-    stats.waiting_produces = broker.replicas.waiting_produces
-    stats.waiting_fetches = broker.connections.waiting_fetches
-    stats.request_memory = 0 if broker.request_memory is None else broker.request_memory.used
-    stats.queued_requests = broker.connections.queued_requests
-    stats.listeners = dict.fromkeys(broker.listeners.names, 0) | broker.connections.by_listener()
+    stats = services.context.stats
+    stats.waiting_produces = services.replicas.waiting_produces
+    stats.waiting_fetches = services.connections.waiting_fetches
+    stats.request_memory = 0 if services.request_memory is None else services.request_memory.used
+    stats.queued_requests = services.connections.queued_requests
+    stats.listeners = dict.fromkeys(listeners, 0) | services.connections.by_listener()
     stats.loop_seconds = time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
-    stats.producer_ids = sum(len(partition.log.producers) for partition in broker.replicas.all())
+    stats.producer_ids = sum(len(partition.log.producers) for partition in services.replicas.all())
     stats.disk_read, stats.disk_written = disk_bytes()
-    stats.log_dirs = _log_dirs(broker)
-    room = broker.replicas.room
+    stats.log_dirs = _log_dirs(services)
+    room = services.replicas.room
     if room is not None:
         stats.unflushed_bytes, stats.unflushed_limit = room.volume.used, room.volume.limit
         stats.appends_wait_for_room = int(room.is_short)
-    coordinator = broker.groups.coordinator
+    coordinator = services.groups.coordinator
     stats.group_members = coordinator.members()
     stats.groups = len(stats.group_members)
     stats.group_offsets = coordinator.committed_offsets()
-    stats.controller_id = broker.membership.controller_id
-    stats.controller_epoch = broker.membership.controller_epoch
-    _metadata(broker)
-    return _statuses(broker)
+    stats.controller_id = services.membership.controller_id
+    stats.controller_epoch = services.membership.controller_epoch
+    _metadata(services)
+    return _statuses(services)
 
 
-def _log_dirs(broker: Broker) -> dict[str, tuple[int, int]]:
+def _log_dirs(services: Services) -> dict[str, tuple[int, int]]:
     """(free, size) in bytes of the file system of each log directory that can be looked at."""
     found = {}
-    for path in broker.config.log_dirs:
+    for path in services.context.config.log_dirs:
         try:
             disk = os.statvfs(path)
         except OSError:  # not made yet, or the disk is gone: absent then
@@ -51,9 +52,9 @@ def _log_dirs(broker: Broker) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _metadata(broker: Broker) -> None:
+def _metadata(services: Services) -> None:
     """Kafka's KafkaController metrics: those of the whole cluster are 0 where there is no controller."""
-    stats, image = broker.stats, broker.metadata.image
+    stats, image = services.context.stats, services.metadata.image
     stats.metadata_revision = image.revision
     topics = list(image.topics.values()) if stats.active_controller else []
     brokers = list(image.brokers.values()) if stats.active_controller else []
@@ -64,11 +65,11 @@ def _metadata(broker: Broker) -> None:
     stats.cluster_imbalance = sum(state.leader != state.replicas[0] for topic in topics for state in topic.partitions)
 
 
-def _statuses(broker: Broker) -> list[ReplicaStatus]:
+def _statuses(services: Services) -> list[ReplicaStatus]:
     """For /metrics: hosted replicas, and on the controller the leaderless partitions that have none here."""
-    is_controller = bool(broker.stats.active_controller)
+    is_controller = bool(services.context.stats.active_controller)
     found = []
-    for partition in broker.replicas.all():
+    for partition in services.replicas.all():
         log, leader = partition.log, partition.leader
         state = partition.state
         replicas = len(state.replicas) if state is not None else 0
@@ -99,9 +100,9 @@ def _statuses(broker: Broker) -> list[ReplicaStatus]:
             )
         )
     if is_controller:
-        for topic in broker.metadata.image.topics.values():
+        for topic in services.metadata.image.topics.values():
             for index, state in enumerate(topic.partitions):
-                if state.leader < 0 and broker.replicas.get(topic.name, index) is None:
+                if state.leader < 0 and services.replicas.get(topic.name, index) is None:
                     found.append(
                         ReplicaStatus(
                             topic=topic.name,

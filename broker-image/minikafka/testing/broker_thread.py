@@ -25,9 +25,9 @@ from minikafka.metadata.database import IN_MEMORY, Database
 from minikafka.metadata.memory import MemoryStore
 from minikafka.metadata.store import StoreError
 from minikafka.server.broker import Broker
-from minikafka.server.framing import FrameProtocol
 from minikafka.server.machine import Machine
 from minikafka.server.main import live
+from minikafka.transport.framing import FrameProtocol
 
 T = TypeVar("T")
 ANSWER_SECONDS_MAX = 60.0

@@ -16,13 +16,13 @@ from minikafka_kube.observed import PartitionState, deleting
 from pydantic import ValidationError
 
 from minikafka_chaos.controller import credentials
-from minikafka_chaos.controller.budget import cluster_refusal, story_refusal
 from minikafka_chaos.controller.job_state import belongs
 from minikafka_chaos.controller.jobs import JobSettings, existing_cluster, is_made_from, labels, owner, runs_claim
-from minikafka_chaos.controller.kinds import EXPERIMENT, Object, own_cluster_name
 from minikafka_chaos.controller.prometheus_urls import refusal as urls_refusal
-from minikafka_chaos.controller.reasons import ChaosReason
 from minikafka_chaos.errors import BadScenario
+from minikafka_chaos.experiment.budget import cluster_refusal, story_refusal
+from minikafka_chaos.experiment.kinds import EXPERIMENT, Object, own_cluster_name
+from minikafka_chaos.experiment.reasons import ChaosReason
 from minikafka_chaos.grounds.kubernetes import too_long
 from minikafka_chaos.grounds.kubernetes_network import steps_with_links
 from minikafka_chaos.network.permission import HOW_TO_ALLOW, allows_chaos

@@ -18,7 +18,7 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.stream import WsApiClient
 from minikafka_kube.kinds import POD
 
-from minikafka_chaos.controller.kinds import AGENT_CONTAINER
+from minikafka_chaos.experiment.kinds import AGENT_CONTAINER
 
 logger = logging.getLogger(__name__)
 

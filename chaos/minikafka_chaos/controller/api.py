@@ -9,7 +9,7 @@ from minikafka_kube.api.part import Part, rule, rules
 from pydantic import ConfigDict, Field
 
 from minikafka_chaos.controller.schedules.status import ScheduleStatus
-from minikafka_chaos.controller.status import ExperimentStatus
+from minikafka_chaos.experiment.status import ExperimentStatus
 from minikafka_chaos.scenario.scenario import ScenarioSpec
 
 EXPERIMENT_NAME_MAX: Final = 63

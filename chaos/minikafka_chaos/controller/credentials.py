@@ -17,7 +17,7 @@ from minikafka_kube.kinds import USER, Object
 from minikafka_kube.names import CA_FILE, METRICS_TOKEN_FILE, Names
 from minikafka_kube.security import is_secured
 
-from minikafka_chaos.controller.kinds import TEMPLATE_ANNOTATION, user_name
+from minikafka_chaos.experiment.kinds import TEMPLATE_ANNOTATION, user_name
 from minikafka_chaos.load.load import GROUP
 from minikafka_chaos.scenario.scenario import Scenario
 

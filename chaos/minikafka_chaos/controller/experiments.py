@@ -13,12 +13,12 @@ from typing import Final
 
 from minikafka_kube.events import Emit
 
-from minikafka_chaos.controller.kinds import unread
 from minikafka_chaos.controller.phases import ended, healing, pending, running
 from minikafka_chaos.controller.phases.transitions import reported, with_conditions
-from minikafka_chaos.controller.reasons import Happening
-from minikafka_chaos.controller.status import Phase
 from minikafka_chaos.controller.steps import ObservedExperiment, SetFinalizer, Step, Wait, WriteStatus
+from minikafka_chaos.experiment.kinds import unread
+from minikafka_chaos.experiment.reasons import Happening
+from minikafka_chaos.experiment.status import Phase
 
 PHASES: Final[Mapping[Phase | None, Callable[[ObservedExperiment], Step]]] = {
     None: pending.step,

@@ -11,7 +11,7 @@ from minikafka_kube.credentials import login
 from minikafka_kube.kinds import POD, Kind
 from minikafka_kube.loops import Loops
 
-from minikafka_chaos.controller.kinds import EXPERIMENT, EXPERIMENT_LABEL, JOB, MANAGED_BY_LABEL, MANAGER, SCHEDULE
+from minikafka_chaos.experiment.kinds import EXPERIMENT, EXPERIMENT_LABEL, JOB, MANAGED_BY_LABEL, MANAGER, SCHEDULE
 
 SCHEDULE_PREFIX: Final = "schedule/"
 """Schedules and experiments share the loops; a schedule is told from an experiment by what no name can have."""

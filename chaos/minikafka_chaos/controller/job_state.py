@@ -9,7 +9,7 @@ from typing import Any, Final
 from minikafka_kube.instants import instant
 
 from minikafka_chaos.controller.jobs import GRACE_SECONDS
-from minikafka_chaos.controller.kinds import JOB, Object, job_name
+from minikafka_chaos.experiment.kinds import JOB, Object, job_name
 
 RUNNER_SECONDS_MAX: Final = GRACE_SECONDS + 60.0
 """A runner that is still there so long after it was told to end is on a node that nobody reaches. It cannot begin any fault."""

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from minikafka_chaos.controller.kinds import (
+from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER
+from minikafka_chaos.experiment.kinds import (
     EXPERIMENT,
     EXPERIMENT_LABEL,
     JOB,
@@ -18,8 +19,7 @@ from minikafka_chaos.controller.kinds import (
     Object,
     job_name,
 )
-from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER
-from minikafka_chaos.controller.status import ExperimentStatus
+from minikafka_chaos.experiment.status import ExperimentStatus
 from minikafka_chaos.grounds.kubernetes import ClientListener, manifest
 from minikafka_chaos.scenario.document import UnflushedVolume
 from minikafka_chaos.scenario.scenario import ClusterSpec

@@ -17,12 +17,12 @@ from typing import Any, Final, Protocol
 
 from minikafka.telemetry.fault_verbs import TAKE_OUT, UNDOING, Verb
 
-from minikafka_chaos.controller import record, topics
-from minikafka_chaos.controller.budget import BudgetRefusal
-from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, Object, asks
-from minikafka_chaos.controller.record import Whereabouts
-from minikafka_chaos.controller.status import ExperimentStatus, Phase
 from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.experiment import record, topics
+from minikafka_chaos.experiment.budget import BudgetRefusal
+from minikafka_chaos.experiment.kinds import ABORT_ANNOTATION, Object, asks
+from minikafka_chaos.experiment.record import Whereabouts
+from minikafka_chaos.experiment.status import ExperimentStatus, Phase
 from minikafka_chaos.grounds.kubernetes import SLACK_SECONDS
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
 

@@ -20,11 +20,11 @@ from minikafka_kube.process import run as run_program
 from minikafka_chaos.controller.agents import PodAgents
 from minikafka_chaos.controller.handlers import SCHEDULE_PREFIX, registry, settings
 from minikafka_chaos.controller.jobs import SPREADS, JobSettings, ReportSettings
-from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGER, SCHEDULE
 from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER, BadEntry, checked
 from minikafka_chaos.controller.reconciler import Agents, ExperimentReconciler
 from minikafka_chaos.controller.schedules.reconciler import ScheduleReconciler
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
+from minikafka_chaos.experiment.kinds import EXPERIMENT, MANAGER, SCHEDULE
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from minikafka_kube.api_server import ApiError, ApiServer
 from minikafka_kube.kinds import POD
 from minikafka_kube.observed import Pod
 
-from minikafka_chaos.controller import record
 from minikafka_chaos.controller.agents import CommandResult
-from minikafka_chaos.controller.status import ExperimentStatus
+from minikafka_chaos.experiment import record
+from minikafka_chaos.experiment.status import ExperimentStatus
 from minikafka_chaos.grounds.kubernetes_network import (
     COMMAND,
     CONTAINER,

@@ -20,28 +20,16 @@ from minikafka_kube.loops import ReconcileResult
 from minikafka_kube.names import CLUSTER_LABEL, Names
 from minikafka_kube.observed import ObservedCluster, Pod
 
-from minikafka_chaos.controller import reports, topics
+from minikafka_chaos.controller import reports
 from minikafka_chaos.controller.admission import Surroundings, admit, cluster_name
 from minikafka_chaos.controller.agents import CommandResult
 from minikafka_chaos.controller.credentials import mounted
 from minikafka_chaos.controller.experiments import decide
 from minikafka_chaos.controller.job_state import belongs, runners_of
 from minikafka_chaos.controller.jobs import JobSettings, job, own_cluster, runs_claim
-from minikafka_chaos.controller.kinds import (
-    EVENT,
-    EXPERIMENT,
-    EXPERIMENT_LABEL,
-    FINALIZER,
-    JOB,
-    Object,
-    job_name,
-    report_job_name,
-    user_name,
-)
 from minikafka_chaos.controller.network import NetworkAgentPods, has_links, wants_links
 from minikafka_chaos.controller.phases.creation import WAIT_SECONDS, not_now, refused
 from minikafka_chaos.controller.phases.healing import settled
-from minikafka_chaos.controller.status import ExperimentStatus, Phase
 from minikafka_chaos.controller.steps import (
     CreateCluster,
     CreateJob,
@@ -58,6 +46,19 @@ from minikafka_chaos.controller.steps import (
     WriteStatus,
 )
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
+from minikafka_chaos.experiment import topics
+from minikafka_chaos.experiment.kinds import (
+    EVENT,
+    EXPERIMENT,
+    EXPERIMENT_LABEL,
+    FINALIZER,
+    JOB,
+    Object,
+    job_name,
+    report_job_name,
+    user_name,
+)
+from minikafka_chaos.experiment.status import ExperimentStatus, Phase
 
 STEPS_MAX: Final = 30
 """In one look; more mean that something goes round in circles."""

@@ -27,11 +27,11 @@ from minikafka_chaos.controller.jobs import (
     run_folder,
     runs_claim,
 )
-from minikafka_chaos.controller.kinds import COMPONENT_LABEL, REPORT_COMPONENT, Object, report_job_name
 from minikafka_chaos.controller.phases.creation import START_SECONDS
-from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason
-from minikafka_chaos.controller.status import ExperimentStatus, Phase, ReportStatus
 from minikafka_chaos.controller.steps import ObservedExperiment
+from minikafka_chaos.experiment.kinds import COMPONENT_LABEL, REPORT_COMPONENT, Object, report_job_name
+from minikafka_chaos.experiment.reasons import ChaosCondition, ChaosReason
+from minikafka_chaos.experiment.status import ExperimentStatus, Phase, ReportStatus
 
 PAGE: Final = "report.html"
 _DETAIL_MAX: Final = 1000

@@ -24,18 +24,18 @@ from minikafka_kube.names import Names
 from minikafka_kube.observed import PartitionState, Pod, TopicState
 from rich.text import Text
 
-from minikafka_chaos.controller import record
 from minikafka_chaos.controller.admission import on_cluster, scenario_of
-from minikafka_chaos.controller.budget import BudgetRefusal, fault_refusal
 from minikafka_chaos.controller.credentials import CREDENTIALS_PATH, group_of, secured_listener
-from minikafka_chaos.controller.kinds import EXPERIMENT, Object
 from minikafka_chaos.controller.ledger import Absent, ExperimentChanged, FaultRefused, Guard, StatusLedger, Unavailable
 from minikafka_chaos.controller.mounted_credentials import mounted_security
-from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import event_of
-from minikafka_chaos.controller.record import Whereabouts
-from minikafka_chaos.controller.status import ExperimentStatus
 from minikafka_chaos.errors import BadScenario, NotSupported, ToolTrouble
+from minikafka_chaos.experiment import record
+from minikafka_chaos.experiment.budget import BudgetRefusal, fault_refusal
+from minikafka_chaos.experiment.kinds import EXPERIMENT, Object
+from minikafka_chaos.experiment.reasons import Happening
+from minikafka_chaos.experiment.record import Whereabouts
+from minikafka_chaos.experiment.status import ExperimentStatus
 from minikafka_chaos.grounds.kubernetes import HOLD_SECONDS, ClientListener, KubernetesGround
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Refused, connect
 from minikafka_chaos.grounds.kubernetes_network import NAMESPACE

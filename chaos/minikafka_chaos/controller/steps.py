@@ -12,12 +12,12 @@ from minikafka_kube.events import Emit
 from minikafka_kube.instants import instant
 from minikafka_kube.observed import Pod, deleting
 
-from minikafka_chaos.controller import topics
 from minikafka_chaos.controller.admission import Admission
 from minikafka_chaos.controller.job_state import belongs, may_run
 from minikafka_chaos.controller.jobs import JobSettings
-from minikafka_chaos.controller.kinds import FINALIZER, FORCE_ANNOTATION, Object, asks
-from minikafka_chaos.controller.status import ExperimentStatus, Phase
+from minikafka_chaos.experiment import topics
+from minikafka_chaos.experiment.kinds import FINALIZER, FORCE_ANNOTATION, Object, asks
+from minikafka_chaos.experiment.status import ExperimentStatus, Phase
 from minikafka_chaos.scenario.scenario import ClusterSpec
 
 # --- what is seen -----------------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from typing import Final
 from minikafka_kube.telemetry import Looking
 from prometheus_client import Counter, Gauge
 
-from minikafka_chaos.controller.reasons import ChaosCondition
-from minikafka_chaos.controller.status import ExperimentStatus, FaultStatus, Phase
+from minikafka_chaos.experiment.reasons import ChaosCondition
+from minikafka_chaos.experiment.status import ExperimentStatus, FaultStatus, Phase
 
 VERDICTS: Final = ("Passed", "Failed", "Inconclusive", "Aborted", "Error")
 

@@ -39,7 +39,6 @@ from minikafka_operator.manifests.broker_certificates import (
 )
 from minikafka_operator.manifests.difference import differs, digest, sealed
 from minikafka_operator.manifests.external import Externals, externals
-from minikafka_operator.manifests.managed_fields import as_applied
 from minikafka_operator.manifests.objects import BY_NAME, OWNED, ResourceBuilder
 from minikafka_operator.manifests.pods import account_of, stateful_set
 from minikafka_operator.manifests.properties import (
@@ -58,6 +57,7 @@ from minikafka_operator.manifests.storage import (
 )
 from minikafka_operator.manifests.token_issuers import unusable_of_issuers
 from minikafka_operator.planning.deletion import plan_deletion
+from minikafka_operator.planning.managed_fields import as_applied
 from minikafka_operator.planning.status import Decided, rejected_status, same_status, status_of
 from minikafka_operator.planning.topics import with_cluster
 from minikafka_operator.rollout.broker_problems import broker_problems

@@ -66,5 +66,5 @@ CRASHES = (
         "log/producer_state.py",
         "        self._replay(segments, start)\n", "        self._replay(segments, max(start, log_start_offset))\n"),
     Bug("start-above-end", "a truncation below the log start leaves that start in its checkpoint", "R11", LOG,
-        "                if is_below_start and self._on_log_start_moved is not None:\n", "                if False:\n"),
+        "                if is_below_start and self._checkpoints is not None:\n", "                if False:\n"),
 )  # fmt: skip

@@ -73,7 +73,7 @@ class _Connection(MemoryTransport):
         self._answered: Callable[[bytes], None] | None = None
         self._lost: Callable[[], None] | None = None
         assert broker.server is not None
-        self._served = ClientConnection(broker.server, CLIENT_LISTENER)
+        self._served = ClientConnection(broker.server.services, CLIENT_LISTENER)
         self._served.connection_made(self)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from minikafka.server.framing import SocketlessTransport
+from minikafka.transport.framing import SocketlessTransport
 
 
 class MemoryTransport(SocketlessTransport):

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.ports import HOST
-from minikafka_chaos.controller.status import ExperimentStatus
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
+from minikafka_chaos.experiment.status import ExperimentStatus
 from minikafka_kube.telemetry import Looking
 from minikafka_operator.telemetry import OperatorTelemetry
 

@@ -40,6 +40,7 @@ class Disk:
             clean=clean,
             recovery_point=recovery_point,
             now_ms=NOW_MS,
+            checkpoints=None,
             unflushed_dir=str(self.unflushed),
         )
 

@@ -13,13 +13,13 @@ from minikafka.groups.placement import OFFSETS_TOPIC
 from minikafka.protocol import messages
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import RecordBatch, iterate_batches
-from minikafka.server.api.groups import SPECS
+from minikafka.server.api import load_handlers
 from minikafka.server.group_service import GroupService
 from minikafka.server.machine import Machine
 
 from .dialogue import subscription
 
-BY_NAME = {spec.name: (spec, handler) for spec, handler in SPECS}
+BY_NAME = {spec.name: (spec, handler) for spec, handler in load_handlers().values()}
 PARTITIONS = 4
 BROKER_ID = 7
 
@@ -32,7 +32,7 @@ def id_of(topic: str) -> UUID:
 class OneBroker:
     """A broker that leads every partition of ``__consumer_offsets``, with its log in memory."""
 
-    clock = Machine.clock
+    context = SimpleNamespace(clock=Machine.clock)
 
     def __init__(self, log: dict[int, list[bytes]] | None = None, **config: Any) -> None:
         self.log: dict[int, list[bytes]] = {} if log is None else log
@@ -100,8 +100,8 @@ class OneBroker:
         spec, handler = BY_NAME[name]
         request = messages.decode_request(spec.key, version, messages.encode_request(spec.key, version, values))
         ctx: Any = SimpleNamespace(api_version=version, client_id="alice", client_host="127.0.0.1", listener="PLAIN")
-        broker: Any = self
-        answer = await handler(broker, ctx, request)
+        services: Any = self
+        answer = await handler(services, ctx, request)
         return messages.decode_response(spec.key, version, messages.encode_response(spec.key, version, answer))
 
 

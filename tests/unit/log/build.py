@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from minikafka.log.filesystem import FileSystem, MemoryFileSystem
 from minikafka.log.inspection import inspect_log
-from minikafka.log.log import Log, LogConfig
+from minikafka.log.log import Log, LogCheckpoints, LogConfig
 from minikafka.protocol.compression import Codec
 from minikafka.protocol.records import Record, build_batch
 from minikafka.protocol.types import TopicPartition
@@ -57,6 +59,7 @@ def open_log(
     unflushed: bool = False,
     log_start_offset: int = 0,
     directory: str = DIR,
+    checkpoints: LogCheckpoints | None = None,
 ) -> Log:
     return Log.open(
         directory,
@@ -66,17 +69,18 @@ def open_log(
         clean=clean,
         recovery_point=recovery_point,
         now_ms=NOW_MS,
+        checkpoints=checkpoints,
         unflushed_dir=UNFLUSHED if unflushed else None,
         log_start_offset=log_start_offset,
     )
 
 
 def filled(
-    batches: int, config: LogConfig | None = None, *, count: int = 3, unflushed: bool = False
+    batches: int, config: LogConfig | None = None, *, count: int = 3, **options: Any
 ) -> tuple[MemoryFileSystem, Log]:
     """A log in memory with some batches of leader epoch 0, nothing flushed."""
     fs = MemoryFileSystem()
-    log = open_log(fs, config, unflushed=unflushed)
+    log = open_log(fs, config, **options)
     for n in range(batches):
         log.append_as_leader(batch(count, timestamp=NOW_MS + n), 0, NOW_MS)
     return fs, log

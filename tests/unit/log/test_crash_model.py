@@ -43,15 +43,17 @@ class Life:
 
     def __post_init__(self) -> None:
         self.fs = MemoryFileSystem()
-        self.log = open_log(self.fs, CONFIG, unflushed=self.unflushed)
+        self.log = open_log(self.fs, CONFIG, unflushed=self.unflushed, checkpoints=self)
         self.model: list[bytes] = []
         self.epoch = 0
         self.sequence = 0
         self.recovery_point = 0
         self.flushed = 0
-        self.log.report_to(recovery_point_lowered=self.lower)
 
-    def lower(self, offset: int) -> None:
+    def log_start_moved(self, log: Log) -> None:
+        pass
+
+    def lower_recovery_point(self, log: Log, offset: int) -> None:
         self.recovery_point = min(self.recovery_point, offset)
 
     def append(self, count: int, size: int) -> None:
@@ -87,8 +89,9 @@ class Life:
         self.sequence = 0 if state is None else state.last_sequence + 1
 
     def reopen(self, clean: bool) -> None:
-        self.log = open_log(self.fs, CONFIG, clean=clean, recovery_point=self.recovery_point, unflushed=self.unflushed)
-        self.log.report_to(recovery_point_lowered=self.lower)
+        self.log = open_log(
+            self.fs, CONFIG, clean=clean, recovery_point=self.recovery_point, unflushed=self.unflushed, checkpoints=self
+        )
         assert self.log.log_end_offset >= self.flushed, "flushed records were lost"
         self.keep(self.log.log_end_offset)
         self.flushed = self.log.flushed_offset

@@ -23,7 +23,7 @@ def partition(tmp_path: Path) -> Path:
     config = LogConfig(segment_bytes=600, index_interval_bytes=0)
     log = Log.open(
         str(tmp_path / "t-0"), TP, config, RealFileSystem(), clean=True, recovery_point=0, now_ms=NOW_MS
-    )  # fmt: skip
+    , checkpoints=None)  # fmt: skip
     for n in range(10):
         codec = Codec.GZIP if n == 3 else Codec.NONE
         log.append_as_leader(batch(3, timestamp=NOW_MS + n, producer=5, sequence=3 * n, codec=codec), n // 5, NOW_MS)

@@ -469,7 +469,7 @@ def test_a_flush_on_another_thread_of_a_real_disk(tmp_path: object) -> None:
     fs = RealFileSystem()
     log = Log.open(
         f"{tmp_path}/data/t-0", TP, LogConfig(), fs,
-        clean=True, recovery_point=0, now_ms=NOW_MS, unflushed_dir=f"{tmp_path}/unflushed",
+        clean=True, recovery_point=0, now_ms=NOW_MS, checkpoints=None, unflushed_dir=f"{tmp_path}/unflushed",
     )  # fmt: skip
     for _ in range(20):
         for _ in range(10):
@@ -489,7 +489,7 @@ def test_a_flush_on_another_thread_of_a_real_disk(tmp_path: object) -> None:
     log.close()
     again = Log.open(
         f"{tmp_path}/data/t-0", TP, LogConfig(), fs,
-        clean=True, recovery_point=1200, now_ms=NOW_MS, unflushed_dir=f"{tmp_path}/unflushed",
+        clean=True, recovery_point=1200, now_ms=NOW_MS, checkpoints=None, unflushed_dir=f"{tmp_path}/unflushed",
     )  # fmt: skip
     assert contents(again) == written
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from minikafka.log.errors import LogDirFailure
@@ -83,10 +85,12 @@ def test_producer_state_goes_back_to_what_the_log_holds() -> None:
 
 def test_lowering_the_recovery_point_is_announced() -> None:
     """A higher one on disk would make the next recovery trust what was never flushed."""
-    _, log = filled(4)
-    log.flush()
     calls: list[int] = []
-    log.report_to(recovery_point_lowered=calls.append)
+    checkpoints: Any = SimpleNamespace(
+        lower_recovery_point=lambda _, offset: calls.append(offset), log_start_moved=lambda _: None
+    )
+    _, log = filled(4, checkpoints=checkpoints)
+    log.flush()
     log.truncate_to(12)
     assert calls == []
     log.truncate_to(6)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from minikafka_kube.names import CLUSTER_LABEL, MANAGED_BY_LABEL, MANAGER, RACK_ANNOTATION, Names
 from minikafka_operator.actions import Apply, Create, Delete, Patch
-from minikafka_operator.manifests.managed_fields import as_applied
+from minikafka_operator.planning.managed_fields import as_applied
 
 from .world import NAMES, World, settled
 

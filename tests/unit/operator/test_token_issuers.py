@@ -11,7 +11,7 @@ from minikafka.config import BrokerConfig
 from minikafka.config.listener_security import ListenerSecurity
 from minikafka.config.properties import parse_properties
 from minikafka.security.oauthbearer import TokenRefused, TokenRules
-from minikafka.server.token_keys import KeysInFile
+from minikafka.transport.token_keys import KeysInFile
 from minikafka_kube.names import CERTIFICATES_PATH
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.security.authorities import encoded, texts_in

@@ -80,7 +80,9 @@ class Replica:
 
     def _open(self, high_watermark: int, clean: bool) -> None:
         settings = LogConfig(flush_interval_messages=self.flush_messages)
-        log = Log.open(f"/data/{TP}", TP, settings, self.disk, clean=clean, recovery_point=0, now_ms=NOW_MS)
+        log = Log.open(
+            f"/data/{TP}", TP, settings, self.disk, clean=clean, recovery_point=0, now_ms=NOW_MS, checkpoints=None
+        )
         config = ReplicationConfig(self.min_isr, self.lag, self.mode)
         self.partition = Partition(TP, b"i" * 16, self.broker_id, log, config, self.peers, high_watermark)
 

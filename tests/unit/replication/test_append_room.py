@@ -40,15 +40,16 @@ class Scene(Lab):
         self.told: list[bool] = []
         self.replicas.flush_soon = self._flush_soon
         self.flushes = Flushes(self.replicas, lambda _: None, lambda _, error: pytest.fail(str(error)))
-        self.replicas.keep_room(self.volume).tell = lambda short, _: self.told.append(short)
+        self.replicas.keep_room(self.volume, lambda short, _: self.told.append(short))
 
     def _partition(self, index: int, isr: tuple[int, ...]) -> HostedPartition:
         tp = TopicPartition("t", index)
         log = Log.open(
-            f"/d/{tp}", tp, LogConfig(), self.disk, clean=True, recovery_point=0, now_ms=NOW_MS,
+            f"/d/{tp}", tp, LogConfig(), self.disk, clean=True, recovery_point=0, now_ms=NOW_MS, checkpoints=None,
             unflushed_dir="/u", volume=self.volume,
         )  # fmt: skip
-        partition = HostedPartition(tp, TOPIC_ID, 1, log, ReplicationConfig(1, 10.0), AllAlive(), 0, topic_config=None)
+        config, moved = ReplicationConfig(1, 10.0), self.replicas.moved
+        partition = HostedPartition(tp, TOPIC_ID, 1, log, config, AllAlive(), 0, topic_config=None, moved=moved)
         partition.apply_state(PartitionState((1,), isr, 1, leader_epoch=EPOCH), self.now)
         self.replicas.add(partition)
         return partition
@@ -164,13 +165,11 @@ def test_a_batch_for_which_there_never_is_room_is_refused(scene: Scene) -> None:
 
 def test_a_follower_appends_whole_batches_that_fit() -> None:
     volume = UnflushedVolume(LIMIT)
-    short: list[bool] = []
-    volume.on_short = lambda: short.append(True)
     one = bytes(batch(size=1000))
     records = memoryview(one * 3)
     assert volume.fitting(records) == records
     volume.grew(LIMIT - PAGE_BYTES - 2 * len(one) - 1)
-    assert (volume.fitting(records), short) == (records[: 2 * len(one)], [True])
+    assert volume.fitting(records) == records[: 2 * len(one)]
     volume.grew(2 * len(one))
     assert len(volume.fitting(records)) == 0
     volume.shrank(volume.used)

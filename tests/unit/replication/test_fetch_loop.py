@@ -55,7 +55,8 @@ class Lab:
 
     def __init__(self, partitions: int = 1) -> None:
         self.now = 100.0
-        self.loop: FetchLoop[Any] = FetchLoop(LEADER, BACKOFF_MAX)
+        self.lacked_room = 0
+        self.loop: FetchLoop[Any] = FetchLoop(LEADER, BACKOFF_MAX, self._no_room)
         self.followers = [Follower() for _ in range(partitions)]
         log = SimpleNamespace(log_end_offset=10, log_start_offset=0, unflushed_volume=None)
         self.partitions: list[Any] = [
@@ -64,6 +65,9 @@ class Lab:
         ]
         for partition in self.partitions:
             self.loop.follow(partition)
+
+    def _no_room(self) -> None:
+        self.lacked_room += 1
 
     def asks(self, overtake: bool = False) -> list[int]:
         """Which partitions are asked for now."""
@@ -113,6 +117,13 @@ class TestRequests:
         data = FollowerData(TOPIC_ID, 0, 0, 10, 0, None, memoryview(b"r"))
         lab.loop.answered(lab.asked, 0, [data], lab.now)
         assert lab.asks() == [1, 2, 0]
+
+    def test_a_lack_of_room_is_reported_at_once(self) -> None:
+        lab = Lab()
+        lab.partitions[0].log.unflushed_volume = SimpleNamespace(fitting=lambda records: records[:-1])
+        lab.asks()
+        lab.answer(lab.asked)
+        assert lab.lacked_room == 1 and lab.asks() == []
 
     @pytest.mark.parametrize("unfit", [{"failed": True}, {"leader_id": 3}])
     def test_who_waits_for_metadata_or_follows_another_is_left_out(self, unfit: dict[str, Any]) -> None:

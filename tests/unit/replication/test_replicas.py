@@ -43,9 +43,13 @@ class Lab:
 
     def _partition(self, index: int, isr: tuple[int, ...]) -> HostedPartition:
         tp = TopicPartition("t", index)
-        log = Log.open(f"/d/{tp}", tp, LogConfig(), self.disk, clean=True, recovery_point=0, now_ms=NOW_MS)
+        log = Log.open(
+            f"/d/{tp}", tp, LogConfig(), self.disk, clean=True, recovery_point=0, now_ms=NOW_MS, checkpoints=None
+        )
         config = ReplicationConfig(1, 10.0)
-        partition = HostedPartition(tp, TOPIC_ID, 1, log, config, AllAlive(), 0, topic_config=None)
+        partition = HostedPartition(
+            tp, TOPIC_ID, 1, log, config, AllAlive(), 0, topic_config=None, moved=self.replicas.moved
+        )
         partition.apply_state(PartitionState((1, 2), isr, 1, leader_epoch=EPOCH), self.now)
         self.replicas.add(partition)
         return partition

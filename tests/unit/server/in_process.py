@@ -14,7 +14,7 @@ from minikafka.metadata.sqlite import SqliteStore
 from minikafka.server.broker import Broker
 from minikafka.server.context import BrokerContext
 from minikafka.server.machine import Machine
-from minikafka.server.peer import PeerConnection, connect
+from minikafka.transport.peer import PeerConnection, connect
 
 from tests.waiting import until
 

@@ -105,7 +105,7 @@ async def joined(broker: Broker, joining: JoinRequest) -> str:
 
 
 async def asked(broker: Broker, key: ApiKey, version: int) -> Used:
-    _, handle = broker.handlers[key]
+    _, handle = broker.services.handlers[key]
     used = Used(set(), set(), [])
     context: Any = SimpleNamespace(
         api_version=version, client_id="test", client_host="127.0.0.1", listener="REPLICATION", inter_broker=True,
@@ -120,7 +120,7 @@ async def asked(broker: Broker, key: ApiKey, version: int) -> Used:
     }
     for request in requests(key, version, known):
         try:
-            answer = await handle(broker, context, Recorder(request, used.read))
+            answer = await handle(broker.services, context, Recorder(request, used.read))
             used.set.update(fields_set(answer))
             messages.encode_response(key, version, answer)
         except Exception as error:

@@ -22,8 +22,8 @@ from minikafka.security.tls import TlsSettings, client_context
 from minikafka.security.tls_stream import TlsStream
 from minikafka.server.broker import Broker
 from minikafka.server.connection import ClientConnection
-from minikafka.server.peer import PeerClosed, PeerConnection, connect
 from minikafka.telemetry.event_limit import EMITTED_MAX
+from minikafka.transport.peer import PeerClosed, PeerConnection, connect
 
 from tests.certificates import PemFiles, authority, broker_keystore, client_keystore
 from tests.unit.server.in_process import DEADLINE, Cluster, running
@@ -666,7 +666,7 @@ async def test_brokers_log_in_again_before_their_session_is_over(
 ) -> None:
     """A closed connection of heartbeats would look like a death."""
     monkeypatch.setattr("minikafka.server.authentication.LOGIN_AGAIN_SECONDS_MIN", 0.0)
-    monkeypatch.setattr("minikafka.server.peer.LOGIN_AGAIN_AFTER", 0.0)
+    monkeypatch.setattr("minikafka.transport.peer.LOGIN_AGAIN_AFTER", 0.0)
     lasting = {"connections.max.reauth.ms": "3600000"}
     async with running(tmp_path, 2, **scram_brokers(), **lasting) as cluster:
         await cluster.create("t", leader=1)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from minikafka.authorization.service import NAME_MAX, Authorization
 from minikafka.metadata.image import ClusterImage
 from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
@@ -17,7 +18,6 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.security.acls import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from minikafka.security.authorizer import KAFKAS_NAME, SUPPORTED, bits
 from minikafka.security.sasl_client import Login
-from minikafka.server.authorization.service import NAME_MAX, Authorization
 from minikafka.server.broker import Broker
 from minikafka.server.membership import NOT_A_BROKER
 from minikafka.telemetry.event_limit import EMITTED_MAX, TELL_SECONDS

@@ -7,13 +7,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from minikafka.authorization.rules import FAILED, ClientAccess, Screened, Unscreened
+from minikafka.authorization.table import RULES
 from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.security.acls import CLUSTER_NAME, Operation, ResourceType
 from minikafka.server.api import load_handlers
-from minikafka.server.authorization.rules import FAILED, ClientAccess, Screened, Unscreened
-from minikafka.server.authorization.table import RULES
 from minikafka.server.connection import error_codes
 
 from tests.unit.server.api_requests import GROUP, TOPIC, requests

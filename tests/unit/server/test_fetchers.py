@@ -87,7 +87,7 @@ class Scene:
 
         monkeypatch.setattr(about.channels, "connect", cast(Any, connect))
         reporter = ReplicaReporter(about, lab.replicas, lambda *_: None)
-        self.fetcher = ReplicaFetcher(about, metadata, reporter, lambda: 1, lambda _: None, LEADER)
+        self.fetcher = ReplicaFetcher(about, metadata, reporter, lambda: 1, lambda _: None, lambda: None, LEADER)
 
     async def sent(self, count: int) -> list[dict[int, int]]:
         """All fetches, once there are so many."""

@@ -15,7 +15,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FollowerData, decode_follower_response, encode_follower_fetch
 from minikafka.server.broker import Broker
-from minikafka.server.peer import PeerClosed, PeerConnection
+from minikafka.transport.peer import PeerClosed, PeerConnection
 
 from tests.unit.replication.cluster import batch
 from tests.unit.server.in_process import DEADLINE, Cluster, running

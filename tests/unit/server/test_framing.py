@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 from minikafka.security.tls import client_context, server_context
 from minikafka.security.tls_stream import REPLIES_BYTES_MAX, TlsStream
-from minikafka.server.framing import BUFFER_BYTES_START, FrameProtocol
+from minikafka.transport.framing import BUFFER_BYTES_START, FrameProtocol
 from minikafka_simulator.machine.transport import MemoryTransport, feed
 
 from tests.certificates import broker_keystore

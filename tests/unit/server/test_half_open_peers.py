@@ -23,7 +23,7 @@ from minikafka.server.broker import Broker
 from minikafka.server.fetchers import ReplicaFetcher
 from minikafka.server.membership import Membership
 from minikafka.server.metadata_cache import MetadataCache
-from minikafka.server.peer import PeerClosed, connect
+from minikafka.transport.peer import PeerClosed, connect
 
 from tests.unit.replication.unwired import replica_manager
 from tests.unit.server.in_process import DEADLINE, context, running
@@ -156,7 +156,7 @@ async def test_a_follower_connects_anew(peer: HalfOpen, monkeypatch: pytest.Monk
     follower = SimpleNamespace(failed=False, leader_id=2, may_ask=lambda: True, position=lambda: position)
     log = SimpleNamespace(unflushed_volume=None)
     partition = SimpleNamespace(topic_id=b"i" * 16, topic_partition=TopicPartition("t", 0), follower=follower, log=log)
-    fetcher = ReplicaFetcher(about, metadata, reporter, lambda: 1, lambda _: None, 2)
+    fetcher = ReplicaFetcher(about, metadata, reporter, lambda: 1, lambda _: None, lambda: None, 2)
     fetcher.add(cast(Any, partition))
     await until(lambda: peer.accepted >= 3)
     fetcher.stop()

@@ -44,12 +44,21 @@ class Coordinator:
             clean=True,
             recovery_point=0,
             now_ms=NOW_MS,
-        )
-        self.partition = HostedPartition(
-            OFFSETS, b"i" * 16, 1, self.log, ReplicationConfig(1, 30.0), AllAlive(), 0, topic_config=None
+            checkpoints=None,
         )
         clock = Clock(self.now, lambda: int(time.time() * 1000), asyncio.get_running_loop().call_later)
         self.replicas = replica_manager(clock)
+        self.partition = HostedPartition(
+            OFFSETS,
+            b"i" * 16,
+            1,
+            self.log,
+            ReplicationConfig(1, 30.0),
+            AllAlive(),
+            0,
+            topic_config=None,
+            moved=self.replicas.moved,
+        )
         self.replicas.add(self.partition)
         self.partition.apply_state(PartitionState((1, 2), (1, 2), 1), time.monotonic())
         self.groups = self.service()

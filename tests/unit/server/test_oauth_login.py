@@ -14,7 +14,7 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.security.oauthbearer import END, INVALID_TOKEN, first_message
 from minikafka.security.sasl_client import AuthenticationError, Login
 from minikafka.server.broker import Broker
-from minikafka.server.peer import connect
+from minikafka.transport.peer import connect
 
 from tests.tokens import AUDIENCE, ISSUER, Issuer
 from tests.unit.server.in_process import DEADLINE, Cluster, running

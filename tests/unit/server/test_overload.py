@@ -14,7 +14,7 @@ from minikafka.protocol import messages, wire
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.server.broker import Broker
 from minikafka.server.connection import ClientConnection
-from minikafka.server.request_memory import RequestMemory
+from minikafka.transport.request_memory import RequestMemory
 
 from tests.certificates import PemFiles
 from tests.interop.raw_client import record_batch
@@ -129,7 +129,7 @@ def large_request() -> bytes:
 async def test_large_requests_wait_for_each_other(cluster: Cluster) -> None:
     """Two that are announced take all; the third is read when one is done, or gone."""
     broker, request = cluster.brokers[1], large_request()
-    memory = broker.request_memory
+    memory = broker.services.request_memory
     assert memory is not None
     (first, a), (second, b), (third, c) = [await Client.of(broker) for _ in range(3)]
     first.writer.write(request[:400_000])

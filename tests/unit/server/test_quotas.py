@@ -20,11 +20,11 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.wire import MalformedRequest
 from minikafka.server import throttling
 from minikafka.server.connection import ClientConnection
-from minikafka.server.peer import PeerConnection
 from minikafka.server.quotas import CLIENTS_MAX, ClientIdentity, ClientQuotas, QuotaUser
 from minikafka.server.request_context import client_of, forwarded_for
 from minikafka.server.throttling import LoopTime, Muting
 from minikafka.telemetry.stats import BrokerStats
+from minikafka.transport.peer import PeerConnection
 
 from tests.interop.raw_client import record_batch
 from tests.unit.server.in_process import DEADLINE, Cluster, running
@@ -300,7 +300,7 @@ async def waits(client: PeerConnection, connection: ClientConnection, cluster: C
     metadata = {"topics": [], "allow_auto_topic_creation": False}
     asked = asyncio.ensure_future(client.request(ApiKey.METADATA, 12, metadata))
     await asyncio.sleep(0)  # it is sent
-    other = await cluster.connect(connection.broker, "REPLICATION")
+    other = await cluster.connect(cluster.brokers[1], "REPLICATION")
     await other.request(ApiKey.METADATA, 12, metadata)  # what is sent has come
     other.close()
     assert "throttled" in connection._held and not asked.done()

@@ -18,8 +18,8 @@ from minikafka.config.oauth_settings import OAuthSettings
 from minikafka.security.access_tokens import KEY_SET_BYTES_MAX
 from minikafka.security.oauthbearer import TokenRefused, TokenRules
 from minikafka.security.tls import TlsSettings
-from minikafka.server.key_set_address import KeysAtAddress, fetch
-from minikafka.server.token_keys import open_token_keys
+from minikafka.transport.key_set_address import KeysAtAddress, fetch
+from minikafka.transport.token_keys import open_token_keys
 
 from tests.tokens import Issuer
 from tests.waiting import until
@@ -205,7 +205,7 @@ async def test_what_is_asked_over_http() -> None:
 
 
 async def test_who_sends_a_header_byte_by_byte_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minikafka.server.key_set_address.FETCH_SECONDS_MAX", 0.2)
+    monkeypatch.setattr("minikafka.transport.key_set_address.FETCH_SECONDS_MAX", 0.2)
     with served() as url:
         said: list[str | None] = []
         await open_token_keys(settings(f"{url}/slow"), said.append).read_first()

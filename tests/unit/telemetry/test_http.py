@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 import uvloop
-from minikafka.server import http
-from minikafka.server.http import CONNECTIONS_MAX, METRICS_TYPE, REQUEST_BYTES_MAX, MetricsServer
+from minikafka.transport import http
+from minikafka.transport.http import CONNECTIONS_MAX, METRICS_TYPE, REQUEST_BYTES_MAX, MetricsServer
 
 from tests.waiting import until
 

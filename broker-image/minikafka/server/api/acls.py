@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from minikafka.controller.acls import known
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.error_answers import MESSAGES
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.security.acls import (
     Acl,
@@ -19,11 +20,8 @@ from minikafka.security.acls import (
     ResourceType,
 )
 from minikafka.server.api.spec import ApiSpec
-from minikafka.server.error_answers import MESSAGES
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 Read = TypeVar("Read", Acl, AclFilter)
 
@@ -32,8 +30,8 @@ CREATE = ApiSpec(ApiKey.CREATE_ACLS, 1, 3, controller_only=True)
 DELETE = ApiSpec(ApiKey.DELETE_ACLS, 1, 3, controller_only=True)
 
 
-def _require_authorizer(broker: Broker) -> None:
-    if not broker.authorization.enabled:
+def _require_authorizer(services: Services) -> None:
+    if not services.authorization.enabled:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, MESSAGES[ErrorCode.SECURITY_DISABLED])
 
 
@@ -64,15 +62,15 @@ def _acl(row: Any) -> Acl:
     )
 
 
-async def describe(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def describe(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     try:
-        _require_authorizer(broker)
+        _require_authorizer(services)
         wish = _filter(request)
     except KafkaError as refused:
         return {**_error_row(refused), "resources": []}
     resources = []
-    for pattern, entries in broker.metadata.image.acls.patterns().items():
+    for pattern, entries in services.metadata.image.acls.patterns().items():
         chosen = [entry for entry in entries if wish.matches_entry(entry)] if wish.matches_pattern(pattern) else []
         if chosen:
             resources.append({**_pattern(pattern), "acls": [_entry(entry) for entry in chosen]})
@@ -96,16 +94,16 @@ def _entry(entry: Entry) -> dict[str, Any]:
     }
 
 
-async def create(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def create(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     read = [_read(_acl, row) for row in request.creations]
     acls = [each for each in read if isinstance(each, Acl)]
     try:
-        _require_authorizer(broker)
-        results = iter(await broker.topics.require_controller().submit(lambda c: c.acls.create(acls)))
+        _require_authorizer(services)
+        results = iter(await services.topics.require_controller().submit(lambda c: c.acls.create(acls)))
     except KafkaError as refused:
         return {"results": [_error_row(refused) for _ in read]}
-    await broker.metadata.caught_up()
+    await services.metadata.caught_up()
     return {"results": [_error_row(each if isinstance(each, KafkaError) else next(results)) for each in read]}
 
 
@@ -117,16 +115,16 @@ def _read(kind: Callable[[Any], Read], row: Any) -> Read | KafkaError:
         return problem
 
 
-async def delete(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def delete(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     read = [_read(_filter, row) for row in request.filters]
     filters = [each for each in read if isinstance(each, AclFilter)]
     try:
-        _require_authorizer(broker)
-        chosen = iter(await broker.topics.require_controller().submit(lambda c: c.acls.delete(filters)))
+        _require_authorizer(services)
+        chosen = iter(await services.topics.require_controller().submit(lambda c: c.acls.delete(filters)))
     except KafkaError as refused:
         return {"filter_results": [{**_error_row(refused), "matching_acls": []} for _ in read]}
-    await broker.metadata.caught_up()
+    await services.metadata.caught_up()
     return {
         "filter_results": [
             {**_error_row(each), "matching_acls": []} if isinstance(each, KafkaError) else _deleted(next(chosen))

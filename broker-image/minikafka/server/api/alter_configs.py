@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.config import TOPIC_KEYS, Alteration, AlterOperation, ConfigError, altered
+from minikafka.controller.controller import Controller
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
-from minikafka.server.api.configs import ConfigResourceType, check_resource
+from minikafka.protocol.types import ConfigResourceType
+from minikafka.server.api.configs import check_resource
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.controller.controller import Controller
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 ALTER = ApiSpec(ApiKey.ALTER_CONFIGS, 0, 2)
 ALTER_INCREMENTALLY = ApiSpec(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1)
@@ -32,44 +31,46 @@ Wanted = Callable[[Any, dict[str, str]], dict[str, str]]
 """The overrides of a topic after what a resource says, by those before. Raises ConfigError."""
 
 
-async def alter(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def alter(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     """AlterConfigs replaces everything."""
 
     def wanted(resource: Any, _old: dict[str, str]) -> dict[str, str]:
         return {c.name: c.value for c in resource.configs}
 
-    return await _alter_all(broker, ctx, request, ALTER, wanted)
+    return await _alter_all(services, ctx, request, ALTER, wanted)
 
 
-async def alter_incrementally(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def alter_incrementally(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     """IncrementalAlterConfigs changes what it names (KIP-339)."""
 
     def wanted(resource: Any, old: dict[str, str]) -> dict[str, str]:
-        in_force = {e.name: e.value for e in broker.config.describe_topic(old) if e.value is not None}
+        in_force = {e.name: e.value for e in services.context.config.describe_topic(old) if e.value is not None}
         changes = [Alteration(c.name, _operation(c), c.value) for c in resource.configs]
         return altered(old, changes, TOPIC_KEYS, in_force)
 
-    return await _alter_all(broker, ctx, request, ALTER_INCREMENTALLY, wanted)
+    return await _alter_all(services, ctx, request, ALTER_INCREMENTALLY, wanted)
 
 
-async def _alter_all(broker: Broker, ctx: RequestContext, request: Any, api: ApiSpec, wanted: Wanted) -> dict[str, Any]:
+async def _alter_all(
+    services: Services, ctx: RequestContext, request: Any, api: ApiSpec, wanted: Wanted
+) -> dict[str, Any]:
     named = Counter((r.resource_type, r.resource_name) for r in request.resources)
     verdicts: dict[int, Verdict] = {}
     for index, resource in enumerate(request.resources):
         try:
             if named[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_name(resource)} is named twice")
-            _check(broker, resource, replaces=api is ALTER)
+            _check(services, resource, replaces=api is ALTER)
             if resource.resource_type != ConfigResourceType.TOPIC:
                 verdicts[index] = DONE
         except KafkaError as refused:
             verdicts[index] = (refused.code, str(refused))
     topics = {i: resource for i, resource in enumerate(request.resources) if i not in verdicts}
-    if topics and not broker.membership.leads:
-        verdicts |= zip(topics, await _passed_on(broker, ctx, request, api, list(topics.values())), strict=True)
+    if topics and not services.membership.leads:
+        verdicts |= zip(topics, await _passed_on(services, ctx, request, api, list(topics.values())), strict=True)
     else:
         for index, topic in topics.items():
-            verdicts[index] = await _alter_topic(broker, topic, wanted, request.validate_only)
+            verdicts[index] = await _alter_topic(services, topic, wanted, request.validate_only)
     return {
         "responses": [
             {
@@ -87,7 +88,7 @@ def _name(resource: Any) -> str:
     return f"resource {resource.resource_name!r} of type {resource.resource_type}"
 
 
-def _check(broker: Broker, resource: Any, *, replaces: bool) -> None:
+def _check(services: Services, resource: Any, *, replaces: bool) -> None:
     """What can be said without the controller: form, and whether there is anything to change. Raises KafkaError."""
     twice = [name for name, times in Counter(c.name for c in resource.configs).items() if times > 1]
     if twice:
@@ -99,11 +100,11 @@ def _check(broker: Broker, resource: Any, *, replaces: bool) -> None:
     if resource.resource_type == ConfigResourceType.TOPIC and not resource.resource_name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the name of the topic is empty")
     if resource.resource_type != ConfigResourceType.TOPIC:
-        check_resource(resource.resource_type, resource.resource_name, broker.broker_id)
+        check_resource(resource.resource_type, resource.resource_name, services.context.broker_id)
         if replaces and resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "levels of loggers are changed by IncrementalAlterConfigs only")
         # What the controller has made the default of all brokers (min.insync.replicas) is set, and cannot be removed.
-        default = broker.config.dynamic_cluster.keys() if not resource.resource_name else set()
+        default = services.context.config.dynamic_cluster.keys() if not resource.resource_name else set()
         removed = default & {c.name for c in resource.configs} if not replaces else default
         for name in (*(c.name for c in setting), *removed):
             what = (
@@ -126,7 +127,7 @@ def _operation(change: Any) -> AlterOperation:
 
 
 async def _passed_on(
-    broker: Broker, ctx: RequestContext, request: Any, api: ApiSpec, topics: list[Any]
+    services: Services, ctx: RequestContext, request: Any, api: ApiSpec, topics: list[Any]
 ) -> list[Verdict]:
     """What the controller says of these topics (KIP-590)."""
     resources = [
@@ -141,16 +142,16 @@ async def _passed_on(
         for topic in topics
     ]
     try:
-        answer = await broker.membership.call(
+        answer = await services.membership.call(
             api.key, ctx.api_version, {"resources": resources, "validate_only": request.validate_only}
         )
     except KafkaError as unreachable:
         return [(unreachable.code, str(unreachable))] * len(topics)
-    await broker.metadata.caught_up()
+    await services.metadata.caught_up()
     return [(ErrorCode(int(row.error_code)), row.error_message) for row in answer.responses]
 
 
-async def _alter_topic(broker: Broker, resource: Any, wanted: Wanted, validate_only: bool) -> Verdict:
+async def _alter_topic(services: Services, resource: Any, wanted: Wanted, validate_only: bool) -> Verdict:
     name = resource.resource_name
 
     def decide(controller: Controller) -> None:
@@ -164,10 +165,10 @@ async def _alter_topic(broker: Broker, resource: Any, wanted: Wanted, validate_o
         controller.topics.set_configs(name, configs, validate_only)
 
     try:
-        await broker.topics.require_controller().submit(decide)
+        await services.topics.require_controller().submit(decide)
     except KafkaError as refused:
         return refused.code, str(refused)
-    await broker.metadata.caught_up()
+    await services.metadata.caught_up()
     return DONE
 
 

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.server.api import produce
 from minikafka.server.api.spec import NO_ZOOKEEPER, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 NO_FEATURE_LEVELS = "no feature has levels"
 
@@ -41,11 +39,11 @@ SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 """What name and version of a client's software may look like (KIP-511)."""
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     names = [getattr(request, f"client_software_{what}", "unknown") for what in ("name", "version")]
     if not all(SOFTWARE.fullmatch(name) for name in names):
         return {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": [], **NO_FEATURES}
-    return supported(broker.handlers, ctx.inter_broker)
+    return supported(services.handlers, ctx.inter_broker)
 
 
 def supported(

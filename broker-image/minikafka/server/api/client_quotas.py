@@ -6,24 +6,22 @@ Filters and alterations are checked as Kafka does (``ClientQuotasImage.describe`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.controller.quotas import QuotaAlteration
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.quotas.entities import ENTITY_TYPES, IP, Entity, entity_of
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 DESCRIBE = ApiSpec(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1)
 ALTER = ApiSpec(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, controller_only=True)
 MATCH_TYPES = {0: "MATCH_TYPE_EXACT", 1: "MATCH_TYPE_DEFAULT", 2: "MATCH_TYPE_SPECIFIED"}
 
 
-async def describe(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def describe(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     try:
         _check(request.components)
@@ -38,7 +36,7 @@ async def describe(broker: Broker, ctx: RequestContext, request: Any) -> dict[st
         "error_message": None,
         "entries": [
             {"entity": _parts(entity), "values": [{"key": k, "value": v} for k, v in sorted(values.items())]}
-            for entity, values in sorted(broker.metadata.image.quotas.all().items(), key=str)
+            for entity, values in sorted(services.metadata.image.quotas.all().items(), key=str)
             if _matches(dict(entity), dict(named), kinds, request.strict)
         ],
     }
@@ -79,7 +77,7 @@ def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-async def alter(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def alter(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     alterations = [
         QuotaAlteration(
@@ -89,11 +87,11 @@ async def alter(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, 
         for entry in request.entries
     ]
     try:
-        role = broker.topics.require_controller()
+        role = services.topics.require_controller()
         results = await role.submit(lambda c: c.quotas.alter(alterations, request.validate_only))
     except KafkaError as refused:
         results = dict.fromkeys((alteration.entity for alteration in alterations), refused)
-    await broker.metadata.caught_up()
+    await services.metadata.caught_up()
     return {
         "entries": [
             {

@@ -7,7 +7,7 @@ Version 2 of AlterPartition carries no broker epochs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.controller.brokers import HeartbeatAnswer, Registration
 from minikafka.controller.controller import Controller
@@ -17,16 +17,14 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
 from minikafka.server.api.spec import NO_DIRECTORY_IDS, NO_ZOOKEEPER, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 BROKERS, CONTROLLERS = 1, 2
 """``endpoint_type`` of DescribeCluster (KIP-919)."""
 
 
-async def describe_cluster(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def describe_cluster(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     fenced_too = getattr(request, "include_fenced_brokers", False)
     endpoint_type = getattr(request, "endpoint_type", BROKERS)
     if endpoint_type != BROKERS:
@@ -35,28 +33,28 @@ async def describe_cluster(broker: Broker, ctx: RequestContext, request: Any) ->
             "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             "error_message": "this is a broker, not a controller listener",
             "endpoint_type": BROKERS,
-            "cluster_id": broker.metadata.image.cluster_id,
+            "cluster_id": services.metadata.image.cluster_id,
             "brokers": [],
         }
     operations = {}
     if request.include_cluster_authorized_operations:
-        operations = {"cluster_authorized_operations": broker.authorization.cluster_operations(ctx)}
+        operations = {"cluster_authorized_operations": services.authorization.cluster_operations(ctx)}
     return {
         **operations,
         "error_code": ErrorCode.NONE,
         "error_message": None,
         "endpoint_type": BROKERS,
-        "cluster_id": broker.metadata.image.cluster_id,
-        "controller_id": broker.membership.controller_id,
+        "cluster_id": services.metadata.image.cluster_id,
+        "controller_id": services.membership.controller_id,
         "brokers": [
             {"broker_id": b.broker_id, "host": a[0], "port": a[1], "rack": b.rack, "is_fenced": b.fenced}
-            for _, b in sorted(broker.metadata.image.brokers.items())
+            for _, b in sorted(services.metadata.image.brokers.items())
             if (fenced_too or not b.fenced) and (a := b.endpoint(ctx.listener)) is not None
         ],
     }
 
 
-async def register(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def register(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     registration = Registration(
         request.broker_id,
@@ -67,26 +65,29 @@ async def register(broker: Broker, ctx: RequestContext, request: Any) -> dict[st
         getattr(request, "previous_broker_epoch", -1),
     )
     try:
-        role = broker.topics.require_controller()
-        error, epoch = await role.submit(lambda c: c.brokers.register(registration, broker.clock.now()))
+        role = services.topics.require_controller()
+        error, epoch = await role.submit(lambda c: c.brokers.register(registration, services.context.clock.now()))
     except KafkaError as refused:
         return {"error_code": refused.code, "broker_epoch": -1}
     return {"error_code": error, "broker_epoch": epoch}
 
 
-async def heartbeat(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def heartbeat(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     broker_id, epoch = request.broker_id, request.broker_epoch
     fence, shut_down = request.want_fence, request.want_shut_down
     try:
-        role = broker.topics.require_controller()
+        role = services.topics.require_controller()
         if role.has_registered(broker_id, epoch):  # before anything moves: who says so may be of the past, or nobody
-            broker.connections.heard_from(ctx.connection, Heartbeats(broker_id, epoch, role.controller_epoch))
+            services.connections.heard_from(ctx.connection, Heartbeats(broker_id, epoch, role.controller_epoch))
 
         def decide(controller: Controller) -> HeartbeatAnswer:
-            answer = controller.brokers.heartbeat(broker_id, epoch, fence, shut_down, broker.clock.now())
+            answer = controller.brokers.heartbeat(broker_id, epoch, fence, shut_down, services.context.clock.now())
             if not answer.error:
                 controller.brokers.note_metadata(
-                    broker_id, request.current_metadata_offset, broker.metadata.image.revision, broker.clock.unix_ms()
+                    broker_id,
+                    request.current_metadata_offset,
+                    services.metadata.image.revision,
+                    services.context.clock.unix_ms(),
                 )
             return answer
 
@@ -101,25 +102,25 @@ async def heartbeat(broker: Broker, ctx: RequestContext, request: Any) -> dict[s
     }
 
 
-async def unregister(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def unregister(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     broker_id = request.broker_id
     try:
-        role = broker.topics.require_controller()
+        role = services.topics.require_controller()
         error = await role.submit(lambda c: c.brokers.unregister(broker_id))
     except KafkaError as refused:
         return {"error_code": refused.code, "error_message": str(refused)}
-    await broker.metadata.caught_up()
+    await services.metadata.caught_up()
     message = f"Broker ID {broker_id} is not currently registered" if error else None
     return {"error_code": error, "error_message": message}
 
 
-async def alter_partition(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def alter_partition(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
-    proposals = [_proposal(broker, t.topic_id.bytes, p) for t in request.topics for p in t.partitions]
+    proposals = [_proposal(services, t.topic_id.bytes, p) for t in request.topics for p in t.partitions]
     broker_id, epoch = request.broker_id, request.broker_epoch
     try:
-        role = broker.topics.require_controller()
+        role = services.topics.require_controller()
         answers = await role.submit(lambda c: [c.partitions.alter(broker_id, epoch, p) for p in proposals])
     except KafkaError as refused:
         return {"error_code": refused.code, "topics": []}
@@ -144,8 +145,8 @@ async def alter_partition(broker: Broker, ctx: RequestContext, request: Any) -> 
     return {"error_code": ErrorCode.NONE, "topics": topics}
 
 
-def _proposal(broker: Broker, topic_id: bytes, part: Any) -> IsrProposal:
-    topic = broker.metadata.image.topics_by_id.get(topic_id)
+def _proposal(services: Services, topic_id: bytes, part: Any) -> IsrProposal:
+    topic = services.metadata.image.topics_by_id.get(topic_id)
     members = getattr(part, "new_isr_with_epochs", None)
     isr = (
         tuple((m.broker_id, m.broker_epoch) for m in members)

@@ -6,32 +6,19 @@ here the list is empty. An empty list of keys asks for all of them, as null does
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from minikafka.controller.topics import check_topic_name
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.protocol.types import ConfigResourceType
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 
-class ConfigResourceType(IntEnum):
-    """What has settings (Kafka's ``ConfigResource.Type``)."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-async def describe(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def describe(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     synonyms = getattr(request, "include_synonyms", False)
     documentation = getattr(request, "include_documentation", False)
@@ -46,7 +33,7 @@ async def describe(broker: Broker, ctx: RequestContext, request: Any) -> dict[st
             "configs": [],
         }
         try:
-            entries = _entries(broker, resource.resource_type, resource.resource_name, keys)
+            entries = _entries(services, resource.resource_type, resource.resource_name, keys)
             result["configs"] = [described(entry, synonyms, documentation) for entry in entries]
         except KafkaError as error:
             result["error_code"], result["error_message"] = error.code, str(error)
@@ -54,16 +41,16 @@ async def describe(broker: Broker, ctx: RequestContext, request: Any) -> dict[st
     return {"results": results}
 
 
-def _entries(broker: Broker, kind: int, name: str, keys: Collection[str] | None) -> Any:
+def _entries(services: Services, kind: int, name: str, keys: Collection[str] | None) -> Any:
     keys = list(dict.fromkeys(keys)) if keys else None
-    check_resource(kind, name, broker.broker_id)
+    check_resource(kind, name, services.context.broker_id)
     if kind == ConfigResourceType.TOPIC:
-        topic = broker.metadata.image.topics.get(name)
+        topic = services.metadata.image.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
-        return broker.config.describe_topic(topic.configs, keys)
+        return services.context.config.describe_topic(topic.configs, keys)
     if kind == ConfigResourceType.BROKER:
-        return broker.config.describe(keys, cluster_default=not name)
+        return services.context.config.describe(keys, cluster_default=not name)
     return ()
 
 
@@ -85,9 +72,9 @@ def check_resource(kind: int, name: str, broker_id: int) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"the name of a {ConfigResourceType(kind).name} is empty")
 
 
-def topic_settings(broker: Broker, overrides: Mapping[str, str]) -> list[dict[str, Any]]:
+def topic_settings(services: Services, overrides: Mapping[str, str]) -> list[dict[str, Any]]:
     """All settings of a topic with these overrides, as CreateTopics tells them (KIP-525)."""
-    return [_setting(entry) for entry in broker.config.describe_topic(overrides)]
+    return [_setting(entry) for entry in services.context.config.describe_topic(overrides)]
 
 
 def _setting(entry: Any) -> dict[str, Any]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.CREATE_PARTITIONS, 0, 3, controller_only=True, unread={"timeout": ANSWERED_WHEN_DONE})
 
@@ -19,8 +17,8 @@ STRICT_SINCE = 3
 """The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    quota = ctx.mutations(broker.quotas, STRICT_SINCE)
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    quota = ctx.mutations(services.quotas, STRICT_SINCE)
     named = Counter(topic.name for topic in request.topics)
     results = []
     for topic in {topic.name: topic for topic in request.topics}.values():  # one answer for each name, as in Kafka
@@ -29,10 +27,10 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
         try:
             if named[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named twice")
-            role = broker.topics.require_controller()
+            role = services.topics.require_controller()
             name, count, validate = topic.name, topic.count, request.validate_only
             await role.submit(lambda c: c.topics.grow(name, count, rows, validate, quota.record))  # noqa: B023
-            await broker.metadata.caught_up()
+            await services.metadata.caught_up()
         except KafkaError as error:
             result["error_code"], result["error_message"] = error.code, str(error)
         results.append(result)

@@ -6,17 +6,15 @@ From version 5 on with the settings of the topic (KIP-525).
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.controller.topics import NewTopic
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.api.configs import topic_settings
 from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(
     ApiKey.CREATE_TOPICS,
@@ -33,8 +31,8 @@ STRICT_SINCE = 6
 """The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    quota = ctx.mutations(broker.quotas, STRICT_SINCE)
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    quota = ctx.mutations(services.quotas, STRICT_SINCE)
     named = Counter(topic.name for topic in request.topics)
     wishes = {topic.name: topic for topic in request.topics}  # one answer for each name, as in Kafka
     results = []
@@ -43,11 +41,11 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
         try:
             if named[desired.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {desired.name!r} is named twice")
-            created = await broker.topics.create(_desired(desired), request.validate_only, quota.record)
+            created = await services.topics.create(_desired(desired), request.validate_only, quota.record)
             result["topic_id"] = created.topic_id
             result["num_partitions"] = len(created.partitions)
             result["replication_factor"] = len(created.partitions[0].replicas)
-            result["configs"] = topic_settings(broker, created.configs)
+            result["configs"] = topic_settings(services, created.configs)
         except KafkaError as error:
             result["error_code"], result["error_message"] = error.code, str(error)
         results.append(result)

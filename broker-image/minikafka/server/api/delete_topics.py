@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.DELETE_TOPICS, 1, 6, controller_only=True, unread={"timeout": ANSWERED_WHEN_DONE})
 
@@ -24,11 +22,11 @@ STRICT_SINCE = 5
 """The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    quota = ctx.mutations(broker.quotas, STRICT_SINCE)
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    quota = ctx.mutations(services.quotas, STRICT_SINCE)
     wanted: list[Wish] = [(t.name, t.topic_id) for t in getattr(request, "topics", ())]
     wanted += [(name, None) for name in getattr(request, "topic_names", ())]
-    topics = {wish: _topic(broker, *wish) for wish in wanted}
+    topics = {wish: _topic(services, *wish) for wish in wanted}
     named = Counter(topic for wish in wanted if (topic := topics[wish]) is not None)
     again = Counter(wanted)
     responses = []
@@ -40,7 +38,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
             _check(*wish, topic)
             assert topic is not None
             response |= {"name": topic[0], "topic_id": topic[1]}
-            response["error_code"] = await broker.topics.delete(topic[0], quota.record)
+            response["error_code"] = await services.topics.delete(topic[0], quota.record)
             if response["error_code"]:
                 response["error_message"] = f"topic {topic[0]!r} was not deleted: {response['error_code'].name}"
         except KafkaError as error:
@@ -49,9 +47,9 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
     return {"responses": responses}
 
 
-def _topic(broker: Broker, name: str | None, topic_id: UUID | None) -> tuple[str, UUID] | None:
+def _topic(services: Services, name: str | None, topic_id: UUID | None) -> tuple[str, UUID] | None:
     """Name and id of the topic that is meant; None when there is none."""
-    image = broker.metadata.image
+    image = services.metadata.image
     topic = image.topics_by_id.get(topic_id.bytes) if topic_id is not None else image.topics.get(name or "")
     return None if topic is None else (topic.name, topic.topic_id)
 

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.groups.requests import GroupDescription
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.security.acls import ResourceType
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.DESCRIBE_GROUPS, 0, 6)
 
 NOT_FOUND = 6
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     tells_operations = getattr(request, "include_authorized_operations", False)
     groups = []
     for group_id in request.groups:
-        group = broker.groups.coordinator.describe_group(group_id)
+        group = services.groups.coordinator.describe_group(group_id)
         row = _describe(group)
         if ctx.api_version >= NOT_FOUND and group.error is ErrorCode.NONE and not group.exists:
             row["error_code"] = ErrorCode.GROUP_ID_NOT_FOUND
             row["error_message"] = f"Group {group_id} not found."
         if tells_operations and row["error_code"] is ErrorCode.NONE:
-            row["authorized_operations"] = broker.authorization.operations(ctx, ResourceType.GROUP, group_id)
+            row["authorized_operations"] = services.authorization.operations(ctx, ResourceType.GROUP, group_id)
         groups.append(row)
     return {"groups": groups}
 

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.security.acls import Operation, ResourceType
 from minikafka.server.api import metadata
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0)
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     names = sorted({t.name for t in request.topics}) or [
         name
-        for name in sorted(broker.metadata.image.topics)
-        if broker.authorization.allows(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name)
+        for name in sorted(services.metadata.image.topics)
+        if services.authorization.allows(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name)
     ]
     cursor = request.cursor
     if cursor is not None and (
@@ -37,15 +35,15 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
             continue
         if cursor is not None and name == cursor.topic_name:
             first = cursor.partition_index
-        topic = broker.metadata.image.topics.get(name)
-        operations = broker.authorization.operations(ctx, ResourceType.TOPIC, name)
+        topic = services.metadata.image.topics.get(name)
+        operations = services.authorization.operations(ctx, ResourceType.TOPIC, name)
         if topic is None:
             unknown = {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "name": name, "partitions": []}
             topics.append({**unknown, "topic_authorized_operations": operations})
             continue
         if left == 0:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": first}}
-        described = metadata.describe(broker, ctx.listener, topic)
+        described = metadata.describe(services, ctx.listener, topic)
         described["topic_authorized_operations"] = operations
         for row, state in zip(described["partitions"], topic.partitions, strict=True):
             row |= {"eligible_leader_replicas": state.elr, "last_known_elr": state.last_known_elr}

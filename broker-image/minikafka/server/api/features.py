@@ -6,15 +6,13 @@ and ApiVersions reports none of them; all of Kafka's are at level 0, where they 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(
     ApiKey.UPDATE_FEATURES,
@@ -35,10 +33,10 @@ KAFKA_FEATURES = frozenset(
 UPGRADE, UNSAFE_DOWNGRADE = 1, 3
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     try:
-        broker.topics.require_controller()
+        services.topics.require_controller()
     except KafkaError as error:
         return {"error_code": error.code, "error_message": str(error), "results": []}
     for update in request.feature_updates:

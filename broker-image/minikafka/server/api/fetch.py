@@ -113,10 +113,10 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     if not codec.MIN_SUPPORTED <= version <= codec.MAX_SUPPORTED:
         raise MalformedRequest(f"Fetch v{version} is not supported")
     request = codec.decode_fetch(frame, header.end, version)
-    request.max_bytes = min(request.max_bytes, connection.broker.config.fetch_max_bytes)
-    if connection.broker.metadata.image.quotas.is_set and request.replica_id < 0:
+    request.max_bytes = min(request.max_bytes, connection.services.context.config.fetch_max_bytes)
+    if connection.services.metadata.image.quotas.is_set and request.replica_id < 0:
         client = connection.metered = connection.client(header)
-        allowed = connection.broker.quotas.fetch_bytes_max(client)
+        allowed = connection.services.quotas.fetch_bytes_max(client)
         request.max_bytes = request.max_bytes if allowed is None else min(request.max_bytes, allowed)
     request.min_bytes = min(request.min_bytes, request.max_bytes)
     if request.replica_id >= 0:
@@ -125,7 +125,7 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     if request.replica_id >= 0 and not connection.is_broker:
         _answer(connection, header, request, slot, [], _refused(request.topics), 0)
         return
-    if connection.broker.authorization.enabled and request.replica_id < 0:
+    if connection.services.authorization.enabled and request.replica_id < 0:
         denied = denied_topics(connection, request)
         if denied and not request.topics:
             _answer(connection, header, request, slot, [], denied, 0)
@@ -133,18 +133,18 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     connection.waiting_fetch.overtaken()
     respond: FetchDone = partial(_answer, connection, header, request, slot, denied)
     if request.replica_id >= 0:
-        respond = connection.broker.context.observer.follower_asked(request, respond)
-    waiting = connection.broker.replicas.fetch(request, respond)
+        respond = connection.services.context.observer.follower_asked(request, respond)
+    waiting = connection.services.replicas.fetch(request, respond)
     if waiting is not None:
         connection.waiting_fetch.wait(waiting, request.max_wait_ms, connection.loop)
 
 
 def denied_topics(connection: ClientConnection, request: FetchRequest) -> FetchTopics:
     """Take topics out of a request that its client may not read; the answers for them. One that is not there is no secret."""
-    authorization, needed = connection.broker.authorization, (Operation.READ, ResourceType.TOPIC)
+    authorization, needed = connection.services.authorization, (Operation.READ, ResourceType.TOPIC)
     allowed, denied = [], []
     for key, row in request.topics:
-        name = connection.broker.metadata.name_of(UUID(bytes=key)) if isinstance(key, bytes) else key
+        name = connection.services.metadata.name_of(UUID(bytes=key)) if isinstance(key, bytes) else key
         if name is None or authorization.allows(connection, *needed, name):
             allowed.append((key, row))
         else:
@@ -176,16 +176,16 @@ def _answer(
     if denied:
         topics = [*topics, *denied]
     throttle_ms, client = 0, None
-    if connection.broker.metadata.image.quotas.is_set and request.replica_id < 0:
+    if connection.services.metadata.image.quotas.is_set and request.replica_id < 0:
         client = connection.client(header)
-        throttle_ms, goes_out = connection.broker.quotas.fetched(client, total, slot.uncharged_seconds)
+        throttle_ms, goes_out = connection.services.quotas.fetched(client, total, slot.uncharged_seconds)
         connection.muting.mute(throttle_ms)
         if not goes_out:
             topics, total = [], 0
     stats = connection.stats
     if request.replica_id >= 0:
         stats.replication_bytes_out += total
-    failed = connection.broker.replicas.answered(topics, total > 0 > request.replica_id)
+    failed = connection.services.replicas.answered(topics, total > 0 > request.replica_id)
     if failed:
         stats.failed_fetch += 1
         connection.count_errors(SPEC.key, [data.error for data in failed])
@@ -196,4 +196,4 @@ def _answer(
         codec.encode_fetch_response(header.api_version, header.correlation_id, topics, 0, endpoints, throttle_ms),
     )
     if client is not None:
-        connection.broker.quotas.spent(client, time.perf_counter() - began)
+        connection.services.quotas.spent(client, time.perf_counter() - began)

@@ -7,15 +7,13 @@ INVALID_REQUEST librdkafka would ask again until its time is over. Other kinds o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.FIND_COORDINATOR, 0, 6)
 
@@ -23,16 +21,16 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 KEY_TYPES = {TRANSACTION: "transactions", SHARE: "share groups"}
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     kind = getattr(request, "key_type", GROUP)
     if ctx.api_version < 4:
-        answer = await _find(broker, ctx, kind, request.key)
+        answer = await _find(services, ctx, kind, request.key)
         del answer["key"]
         return answer
-    return {"coordinators": [await _find(broker, ctx, kind, key) for key in request.coordinator_keys]}
+    return {"coordinators": [await _find(services, ctx, kind, key) for key in request.coordinator_keys]}
 
 
-async def _find(broker: Broker, ctx: RequestContext, kind: int, key: str) -> dict[str, Any]:
+async def _find(services: Services, ctx: RequestContext, kind: int, key: str) -> dict[str, Any]:
     message = None
     if kind != GROUP:
         code, node, host, port = ErrorCode.INVALID_REQUEST, -1, "", -1
@@ -40,7 +38,7 @@ async def _find(broker: Broker, ctx: RequestContext, kind: int, key: str) -> dic
             code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         message = f"{KEY_TYPES.get(kind, f'key type {kind}')}: not supported by this broker"
     else:
-        code, node, host, port = await broker.groups.find(key, ctx.listener)
+        code, node, host, port = await services.groups.find(key, ctx.listener)
         if code is not ErrorCode.NONE:
             message = "the coordinator is not available, try again"
     return {

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.HEARTBEAT, 0, 4)
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     instance_id = getattr(request, "group_instance_id", None)
     return {
-        "error_code": broker.groups.heartbeat(request.group_id, request.member_id, instance_id, request.generation_id)
+        "error_code": services.groups.heartbeat(request.group_id, request.member_id, instance_id, request.generation_id)
     }

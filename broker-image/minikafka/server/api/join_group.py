@@ -6,24 +6,22 @@ returned static leader skip the assignment (KIP-814). The reason of version 8 is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.groups.requests import GroupProtocol, JoinRequest
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages import millis
 from minikafka.server.api.spec import NO_REASONS, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.JOIN_GROUP, 0, 9, unread={"reason": NO_REASONS})
 
 NULLABLE_PROTOCOL_NAME = 7
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    result = await broker.groups.join(_request(ctx, request))
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    result = await services.groups.join(_request(ctx, request))
     no_name = None if ctx.api_version >= NULLABLE_PROTOCOL_NAME else ""
     return {
         "error_code": result.error,

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.LIST_GROUPS, 0, 5)
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     states, types = getattr(request, "states_filter", ()), getattr(request, "types_filter", ())
-    error, groups = broker.groups.coordinator.list_groups(states or (), types or ())
+    error, groups = services.groups.coordinator.list_groups(states or (), types or ())
     return {
         "error_code": error,
         "groups": [

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.log.errors import LogError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
+from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.offsets import (
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
@@ -25,11 +26,8 @@ from minikafka.replication.offsets import (
     list_offset,
 )
 from minikafka.server.api.spec import NO_TRANSACTIONS, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.replication.hosted import HostedPartition
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(
     ApiKey.LIST_OFFSETS,
@@ -44,28 +42,28 @@ SECONDS_MAX = 0.005
 """After so long other clients are served, before the next partition: a search may have to decompress a batch of each."""
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     replica = request.replica_id >= 0 and ctx.inter_broker
     named = Counter((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
     topics: dict[str, dict[int, dict[str, Any]]] = {}  # one answer for each partition, as in Kafka
-    since = broker.clock.now()
+    since = services.context.clock.now()
     for topic in request.topics:
         for part in topic.partitions:
-            if broker.clock.now() - since > SECONDS_MAX:
+            if services.context.clock.now() - since > SECONDS_MAX:
                 await asyncio.sleep(0)
-                since = broker.clock.now()
+                since = services.context.clock.now()
             index = part.partition_index
             row: dict[str, Any] = {"partition_index": index}
             timestamp = _timestamp(part.timestamp)
-            hosted = broker.replicas.get(topic.name, index)
+            hosted = services.replicas.get(topic.name, index)
             if named[topic.name, index] > 1:
                 row["error_code"] = ErrorCode.INVALID_REQUEST
             elif ctx.api_version < ASKED_SINCE.get(timestamp, 0):
                 row["error_code"] = ErrorCode.UNSUPPORTED_VERSION
             elif hosted is None:
-                row["error_code"] = broker.metadata.absent(topic.name, index)
+                row["error_code"] = services.metadata.absent(topic.name, index)
             else:
-                _answer(broker, hosted, getattr(part, "current_leader_epoch", -1), timestamp, replica, row)
+                _answer(services, hosted, getattr(part, "current_leader_epoch", -1), timestamp, replica, row)
             topics.setdefault(topic.name, {})[index] = row
     return {"topics": [{"name": name, "partitions": list(rows.values())} for name, rows in topics.items()]}
 
@@ -75,12 +73,17 @@ def _timestamp(value: Any) -> int:
 
 
 def _answer(
-    broker: Broker, partition: HostedPartition, leader_epoch: int, timestamp: int, replica: bool, row: dict[str, Any]
+    services: Services,
+    partition: HostedPartition,
+    leader_epoch: int,
+    timestamp: int,
+    replica: bool,
+    row: dict[str, Any],
 ) -> None:
     try:
         found = list_offset(partition, leader_epoch, timestamp, replica=replica)
     except LogError as problem:
-        broker.reporter.log_failed(partition, problem)
+        services.reporter.log_failed(partition, problem)
         row["error_code"] = problem.code
         return
     row["error_code"] = found.error

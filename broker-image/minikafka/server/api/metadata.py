@@ -10,62 +10,63 @@ after kill -9 falls from up to 1.9 s to 0.2 s).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from minikafka.controller.topics import NewTopic, check_topic_name
 from minikafka.metadata.image import NO_LEADER, TopicState
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.protocol.metadata_rows import BY_ID, NULLABLE_NAME, is_malformed
 from minikafka.replication.replicas import INTERNAL_TOPICS
 from minikafka.security.acls import ResourceType
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.METADATA, 0, 13)
 
-NULLABLE_NAME, BY_ID = 10, 12
 
-
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     version = ctx.api_version
     asked = request.topics
-    await broker.metadata.wait_for_successors(_leaders(broker, asked))
+    await services.metadata.wait_for_successors(_leaders(services, asked))
     if asked is None or (version == 0 and not asked):
-        topics = [describe(broker, ctx.listener, topic) for _, topic in sorted(broker.metadata.image.topics.items())]
+        topics = [
+            describe(services, ctx.listener, topic) for _, topic in sorted(services.metadata.image.topics.items())
+        ]
     elif version >= NULLABLE_NAME and any(is_malformed(topic, version) for topic in asked):
         return {"brokers": [], "controller_id": -1, "topics": [_refused(topic, version) for topic in asked]}
     else:
-        create = getattr(request, "allow_auto_topic_creation", True) and broker.config.auto_create_topics_enable
-        topics = _found(broker, ctx.listener, asked, create)
+        create = (
+            getattr(request, "allow_auto_topic_creation", True) and services.context.config.auto_create_topics_enable
+        )
+        topics = _found(services, ctx.listener, asked, create)
     if getattr(request, "include_topic_authorized_operations", False):
         for topic in topics:
             if topic["name"] is not None:
-                operations = broker.authorization.operations(ctx, ResourceType.TOPIC, topic["name"])
+                operations = services.authorization.operations(ctx, ResourceType.TOPIC, topic["name"])
                 topic["topic_authorized_operations"] = operations
     answer = {
         "brokers": [
             {"node_id": b.broker_id, "host": address[0], "port": address[1], "rack": b.rack}
-            for b in sorted(broker.metadata.image.brokers.values(), key=lambda b: b.broker_id)
-            if (not b.fenced or broker.metadata.recently_fenced(b.broker_id))
+            for b in sorted(services.metadata.image.brokers.values(), key=lambda b: b.broker_id)
+            if (not b.fenced or services.metadata.recently_fenced(b.broker_id))
             and (address := b.endpoint(ctx.listener)) is not None
         ],
-        "cluster_id": broker.metadata.image.cluster_id,
-        "controller_id": broker.membership.controller_id,
+        "cluster_id": services.metadata.image.cluster_id,
+        "controller_id": services.membership.controller_id,
         "topics": topics,
         "error_code": ErrorCode.NONE,
     }
     if getattr(request, "include_cluster_authorized_operations", False):
-        answer["cluster_authorized_operations"] = broker.authorization.cluster_operations(ctx)
+        answer["cluster_authorized_operations"] = services.authorization.cluster_operations(ctx)
     return answer
 
 
-def _leaders(broker: Broker, asked: Any) -> set[int]:
+def _leaders(services: Services, asked: Any) -> set[int]:
     """Who leads what is asked about."""
-    image = broker.metadata.image
+    image = services.metadata.image
     if asked is None:
         return {p.leader for t in image.topics.values() for p in t.partitions}
     ids = (getattr(t, "topic_id", None) for t in asked)
@@ -74,60 +75,55 @@ def _leaders(broker: Broker, asked: Any) -> set[int]:
     return {p.leader for t in topics if t is not None for p in t.partitions}
 
 
-def is_malformed(topic: Any, version: int) -> bool:
-    """Versions 10 and 11 have a field for an id, and are not to use it (KAFKA-10774)."""
-    return (topic.name is None and topic.topic_id is None) or (version < BY_ID and topic.topic_id is not None)
-
-
 def _refused(topic: Any, version: int) -> dict[str, Any]:
     name = topic.name or "" if version < BY_ID else topic.name
     return {"error_code": ErrorCode.INVALID_REQUEST, "name": name, "topic_id": topic.topic_id, "partitions": []}
 
 
-def _found(broker: Broker, listener: str, asked: Any, create: bool) -> list[dict[str, Any]]:
+def _found(services: Services, listener: str, asked: Any, create: bool) -> list[dict[str, Any]]:
     """Each topic once, however often it is named; where one is named by its id, only ids count, as in Kafka."""
     ids = dict.fromkeys(i for t in asked if (i := getattr(t, "topic_id", None)) is not None)
     if ids:
-        return [_by_id(broker, listener, topic_id) for topic_id in ids]
-    return [_by_name(broker, listener, name, create) for name in dict.fromkeys(t.name for t in asked)]
+        return [_by_id(services, listener, topic_id) for topic_id in ids]
+    return [_by_name(services, listener, name, create) for name in dict.fromkeys(t.name for t in asked)]
 
 
-def _by_id(broker: Broker, listener: str, topic_id: UUID) -> dict[str, Any]:
-    topic = broker.metadata.image.topics_by_id.get(topic_id.bytes)
+def _by_id(services: Services, listener: str, topic_id: UUID) -> dict[str, Any]:
+    topic = services.metadata.image.topics_by_id.get(topic_id.bytes)
     if topic is None:
         return {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topic_id": topic_id, "partitions": []}
-    return describe(broker, listener, topic)
+    return describe(services, listener, topic)
 
 
-def _by_name(broker: Broker, listener: str, name: str, create: bool) -> dict[str, Any]:
-    topic = broker.metadata.image.topics.get(name)
+def _by_name(services: Services, listener: str, name: str, create: bool) -> dict[str, Any]:
+    topic = services.metadata.image.topics.get(name)
     if topic is not None:
-        return describe(broker, listener, topic)
+        return describe(services, listener, topic)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_topic_name(name)
         if create and name not in INTERNAL_TOPICS:
-            broker.topics.create_soon(NewTopic(name))  # the client asks again, as one of Kafka does
+            services.topics.create_soon(NewTopic(name))  # the client asks again, as one of Kafka does
     except KafkaError as refused:
         error = refused.code
     return {"error_code": error, "name": name, "partitions": []}
 
 
-def describe(broker: Broker, listener: str, topic: TopicState) -> dict[str, Any]:
+def describe(services: Services, listener: str, topic: TopicState) -> dict[str, Any]:
     """One topic as Metadata and DescribeTopicPartitions show it."""
     return {
         "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.name in INTERNAL_TOPICS,
-        "partitions": [partition(broker, listener, topic, index) for index in range(len(topic.partitions))],
+        "partitions": [partition(services, listener, topic, index) for index in range(len(topic.partitions))],
     }
 
 
-def partition(broker: Broker, listener: str, topic: TopicState, index: int) -> dict[str, Any]:
+def partition(services: Services, listener: str, topic: TopicState, index: int) -> dict[str, Any]:
     """One partition; its error is LEADER_NOT_AVAILABLE while nobody leads (R14)."""
     state = topic.partitions[index]
-    brokers = broker.metadata.image.brokers
+    brokers = services.metadata.image.brokers
     error = ErrorCode.NONE
     if state.leader == NO_LEADER:
         error = ErrorCode.LEADER_NOT_AVAILABLE

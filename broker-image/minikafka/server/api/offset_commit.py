@@ -6,7 +6,7 @@ names topics by their ids.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.groups.records import NO_EPOCH, NO_TIMESTAMP, CommittedOffset
 from minikafka.groups.requests import CommitRequest
@@ -15,27 +15,25 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.messages import millis
 from minikafka.protocol.types import TopicPartition
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.OFFSET_COMMIT, 2, 10)
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
-    now_ms = broker.clock.unix_ms()
+    now_ms = services.context.clock.unix_ms()
     retention_ms = millis(getattr(request, "retention_time", -1))
     expires = NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms
     offsets: dict[TopicPartition, CommittedOffset] = {}
     names = [
-        topic.name if hasattr(topic, "name") else broker.metadata.name_of(topic.topic_id) for topic in request.topics
+        topic.name if hasattr(topic, "name") else services.metadata.name_of(topic.topic_id) for topic in request.topics
     ]
     for topic, name in zip(request.topics, names, strict=True):
         if name is None:
             continue
-        count = broker.groups.partition_count(name)
+        count = services.groups.partition_count(name)
         for row in topic.partitions:
             if 0 <= row.partition_index < count:
                 offsets[TopicPartition(name, row.partition_index)] = CommittedOffset(
@@ -45,7 +43,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
                     now_ms,
                     expires,
                 )
-    results = await broker.groups.commit(_request(request, offsets)) if offsets else {}
+    results = await services.groups.commit(_request(request, offsets)) if offsets else {}
     return {
         "topics": [
             {

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.OFFSET_DELETE, 0, 0)
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     known = [
         TopicPartition(topic.name, row.partition_index)
         for topic in request.topics
         for row in topic.partitions
-        if 0 <= row.partition_index < broker.groups.partition_count(topic.name)
+        if 0 <= row.partition_index < services.groups.partition_count(topic.name)
     ]
-    error, results = await broker.groups.delete_offsets(request.group_id, known)
+    error, results = await services.groups.delete_offsets(request.group_id, known)
     if error is not ErrorCode.NONE:
         return {"error_code": error, "topics": []}
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

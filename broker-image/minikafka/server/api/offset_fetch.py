@@ -7,7 +7,7 @@ member epoch of version 9 belongs to the KIP-848 protocol and is not looked at.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.groups.records import NO_EPOCH, CommittedOffset
 from minikafka.groups.requests import FetchResult
@@ -15,10 +15,8 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 from minikafka.server.api.spec import NO_NEW_GROUPS, NO_TRANSACTIONS, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(
     ApiKey.OFFSET_FETCH,
@@ -36,12 +34,14 @@ GROUP_ERROR, MANY_GROUPS, TOPIC_IDS = 2, 8, 10
 NOTHING = CommittedOffset(-1, NO_EPOCH, "")
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     if ctx.api_version >= TOPIC_IDS:
-        return {"groups": [_by_id(broker, group.group_id, group.topics) for group in request.groups]}
+        return {"groups": [_by_id(services, group.group_id, group.topics) for group in request.groups]}
     if ctx.api_version >= MANY_GROUPS:
-        return {"groups": [{"group_id": g.group_id, **_by_name(broker, g.group_id, g.topics)} for g in request.groups]}
-    answer = _by_name(broker, request.group_id, request.topics)
+        return {
+            "groups": [{"group_id": g.group_id, **_by_name(services, g.group_id, g.topics)} for g in request.groups]
+        }
+    answer = _by_name(services, request.group_id, request.topics)
     if ctx.api_version < GROUP_ERROR and answer["error_code"] is not ErrorCode.NONE:
         # there is no place for an error of the group in version 1
         topics = request.topics or ()
@@ -53,11 +53,11 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
     return answer
 
 
-def _by_name(broker: Broker, group_id: str, topics: Sequence[Any] | None) -> dict[str, Any]:
+def _by_name(services: Services, group_id: str, topics: Sequence[Any] | None) -> dict[str, Any]:
     wanted = None
     if topics is not None:
         wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
-    result = broker.groups.fetch(group_id, wanted)
+    result = services.groups.fetch(group_id, wanted)
     if result.error is not ErrorCode.NONE:
         rows = []
     elif topics is None:
@@ -67,21 +67,21 @@ def _by_name(broker: Broker, group_id: str, topics: Sequence[Any] | None) -> dic
     return {"error_code": result.error, "topics": rows}
 
 
-def _by_id(broker: Broker, group_id: str, topics: Sequence[Any] | None) -> dict[str, Any]:
+def _by_id(services: Services, group_id: str, topics: Sequence[Any] | None) -> dict[str, Any]:
     """Of all topics, those that are there; of the wanted ones, an error for each that is not."""
     if topics is None:
-        result = broker.groups.fetch(group_id, None)
-        ids = {name: broker.metadata.id_of(name) for name, _ in result.offsets}
+        result = services.groups.fetch(group_id, None)
+        ids = {name: services.metadata.id_of(name) for name, _ in result.offsets}
         found = [(ids[name], rows) for name, rows in _rows(result.offsets).items() if ids[name] is not None]
     else:
-        names = [broker.metadata.name_of(topic.topic_id) for topic in topics]
+        names = [services.metadata.name_of(topic.topic_id) for topic in topics]
         wanted = [
             TopicPartition(name, index)
             for topic, name in zip(topics, names, strict=True)
             if name is not None
             for index in topic.partition_indexes
         ]
-        result = broker.groups.fetch(group_id, wanted)
+        result = services.groups.fetch(group_id, wanted)
         found = [
             (
                 topic.topic_id,

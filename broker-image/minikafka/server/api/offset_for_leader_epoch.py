@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, unread={"replica_id": "replicas and consumers are told the same"})
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     topics = []
     for topic in request.topics:
         rows = []
         for part in topic.partitions:
-            hosted = broker.replicas.get(topic.topic, part.partition)
+            hosted = services.replicas.get(topic.topic, part.partition)
             row: dict[str, Any] = {"partition": part.partition}
             if hosted is None:
-                row["error_code"] = broker.metadata.absent(topic.topic, part.partition)
+                row["error_code"] = services.metadata.absent(topic.topic, part.partition)
             else:
                 row["error_code"] = hosted.check_leader(getattr(part, "current_leader_epoch", -1))
                 if row["error_code"] is ErrorCode.NONE:

@@ -5,26 +5,24 @@ A reassignment of version 1 may forbid that the replication factor changes (KIP-
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.controller.change import Election
+from minikafka.controller.controller import Controller
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.controller.controller import Controller
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 PREFERRED, UNCLEAN = 0, 1
 
 
-async def elect(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def elect(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     everything = request.topic_partitions is None
     if everything:
-        wanted = [(t.name, range(len(t.partitions))) for t in broker.metadata.image.topics.values()]
+        wanted = [(t.name, range(len(t.partitions))) for t in services.metadata.image.topics.values()]
     else:
         wanted = [(t.topic, t.partitions) for t in request.topic_partitions]
     kind = getattr(request, "election_type", PREFERRED)
@@ -38,10 +36,10 @@ async def elect(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, 
         return [(t, [(i, controller.partitions.elect(t, i, election)) for i in p]) for t, p in wanted]
 
     try:
-        results = await broker.topics.require_controller().submit(decide)
+        results = await services.topics.require_controller().submit(decide)
     except KafkaError as error:
         return _elected(error.code, [])
-    await broker.metadata.caught_up()
+    await services.metadata.caught_up()
     if everything:
         results = [(t, [row for row in rows if row[1] is not ErrorCode.ELECTION_NOT_NEEDED]) for t, rows in results]
     return _elected(ErrorCode.NONE, results)
@@ -63,7 +61,7 @@ def _elected(error: ErrorCode, results: list[tuple[str, list[tuple[int, ErrorCod
     }
 
 
-async def alter_reassignments(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def alter_reassignments(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     allow_factor_change = getattr(request, "allow_replication_factor_change", True)
     wanted = [
@@ -72,7 +70,7 @@ async def alter_reassignments(broker: Broker, ctx: RequestContext, request: Any)
         for p in t.partitions
     ]
     try:
-        role = broker.topics.require_controller()
+        role = services.topics.require_controller()
         codes = await role.submit(lambda c: [c.partitions.reassign(*w) for w in wanted])
     except KafkaError as error:
         return {
@@ -81,7 +79,7 @@ async def alter_reassignments(broker: Broker, ctx: RequestContext, request: Any)
             "allow_replication_factor_change": allow_factor_change,
             "responses": [],
         }
-    await broker.metadata.caught_up()
+    await services.metadata.caught_up()
     answered = (
         {"partition_index": index, "error_code": code, "error_message": None if not code else code.name}
         for (_, index, *_), code in zip(wanted, codes, strict=True)
@@ -94,11 +92,11 @@ async def alter_reassignments(broker: Broker, ctx: RequestContext, request: Any)
     }
 
 
-async def list_reassignments(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def list_reassignments(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     only = None if request.topics is None else {t.name: set(t.partition_indexes) for t in request.topics}
     topics = []
-    for topic in broker.metadata.image.topics.values():
+    for topic in services.metadata.image.topics.values():
         rows = [
             {
                 "partition_index": index,

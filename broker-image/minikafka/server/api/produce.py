@@ -54,7 +54,7 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     if version > codec.MAX_SUPPORTED:
         raise MalformedRequest(f"Produce v{version} is not supported")
     request = codec.decode_produce(frame, header.end, version)
-    if request.acks and connection.broker.metadata.image.quotas.is_set:
+    if request.acks and connection.services.metadata.image.quotas.is_set:
         connection.metered = connection.client(header)
     attributes = codec.attributes_of_any(request)
     refused = ErrorCode.NONE
@@ -68,7 +68,7 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
         connection.stats.rejected_bytes += sum(len(records or b"") for _, row in request.topics for _, records in row)
         _answer(connection, slot, header, request, codec.errors_for(request, refused))
         return
-    denied = denied_topics(connection, request) if connection.broker.authorization.enabled else []
+    denied = denied_topics(connection, request) if connection.services.authorization.enabled else []
     if denied and not request.topics:
         _answer(connection, slot, header, request, denied)
         return
@@ -76,7 +76,7 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     if not attributes & COMPRESSION_MASK:
         append({})
         return
-    now_ms = connection.broker.clock.unix_ms()
+    now_ms = connection.services.context.clock.unix_ms()
     ahead, large = _walk_small(_batches_to_walk(connection, request), now_ms)
     if large:
         connection.hold_frames("walked")
@@ -89,7 +89,7 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
 
 def denied_topics(connection: ClientConnection, request: ProduceRequest) -> Results:
     """Take topics out of a request that its client may not write to; the answers for them."""
-    authorization, needed = connection.broker.authorization, (Operation.WRITE, ResourceType.TOPIC)
+    authorization, needed = connection.services.authorization, (Operation.WRITE, ResourceType.TOPIC)
     denied: Results = []
     allowed = []
     for name, row in request.topics:
@@ -111,7 +111,7 @@ def _append(
     denied: Results,
     ahead: dict[int, RecordsAhead],
 ) -> None:
-    replicas = connection.broker.replicas
+    replicas = connection.services.replicas
     replicas.produce(request, lambda results: _answer(connection, slot, header, request, results + denied), ahead=ahead)
     if replicas.room is not None and replicas.room.waiting and slot.out is None:
         connection.pause()  # what is read meanwhile would wait in memory
@@ -121,7 +121,7 @@ def _batches_to_walk(connection: ClientConnection, request: ProduceRequest) -> B
     """The compressed batches for partitions that are led here, each with its topic's settings."""
     found = []
     for topic, index, records in codec.compressed_batches(request):
-        partition = connection.broker.replicas.get(topic, index)
+        partition = connection.services.replicas.get(topic, index)
         if partition is not None and partition.leader is not None:
             found.append((records, partition.log.config))
     return found
@@ -151,7 +151,7 @@ def _walk(
 ) -> asyncio.Future[dict[int, RecordsAhead]]:
     def walk() -> dict[int, RecordsAhead]:
         for records, config in batches:
-            if connection.broker.connections.ended:  # many may take minutes, for which nothing at the end is to wait
+            if connection.services.connections.ended:  # many may take minutes, for which nothing at the end is to wait
                 break
             known = walk_ahead(records, config, now_ms)
             if known is not None:
@@ -168,14 +168,14 @@ def _walked(
     walk: asyncio.Future[dict[int, RecordsAhead]],
 ) -> None:
     """Append, and go on with the connection. Also of a client that has gone meanwhile: it may have asked for no answer."""
-    if walk.cancelled() or connection.broker.connections.ended:
+    if walk.cancelled() or connection.services.connections.ended:
         return
     try:
         connection.begin_round(time.perf_counter())
         connection.metered = client
         append(walk.result())
     except Exception as error:  # a mistake of ours, as in `ClientConnection.frame_received`
-        connection.broker.context.handler_failed(error)
+        connection.services.context.handler_failed(error)
         connection.close()
     connection.release_frames("walked")
     connection.batch_received()  # a connection that has gone has no end of a round any more
@@ -193,10 +193,10 @@ def _answer(
             if name in stats.topics and any(result.error for result in row):
                 stats.topics[name].failed_produce += 1
     throttle_ms, client = 0, None
-    if connection.broker.metadata.image.quotas.is_set:
+    if connection.services.metadata.image.quotas.is_set:
         client = connection.client(header)
         seconds = slot.uncharged_seconds if request.acks else None
-        throttle_ms = connection.broker.quotas.produced(client, slot.size, seconds)
+        throttle_ms = connection.services.quotas.produced(client, slot.size, seconds)
         connection.muting.mute(throttle_ms)
     if request.acks == 0:
         connection.answer(slot, [])
@@ -208,4 +208,4 @@ def _answer(
     answer = codec.encode_produce_response(header.api_version, header.correlation_id, results, endpoints, throttle_ms)
     connection.answer(slot, [answer])
     if client is not None:
-        connection.broker.quotas.spent(client, time.perf_counter() - began)
+        connection.services.quotas.spent(client, time.perf_counter() - began)

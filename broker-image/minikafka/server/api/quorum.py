@@ -7,16 +7,14 @@ own, the others' what their last heartbeats said (``broker.heartbeat.interval.ms
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.controller.brokers import NOTHING_READ, MetadataProgress
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.api.spec import NO_DIRECTORY_IDS, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 METADATA_TOPIC = "__cluster_metadata"
 
@@ -37,24 +35,24 @@ SPEC = ApiSpec(
 )
 
 
-async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
     if asked != [(METADATA_TOPIC, 0)]:
         return _of_no_quorum(request)
     try:
-        role = broker.topics.require_controller()
+        role = services.topics.require_controller()
         progress = await role.submit(lambda c: {b: session.metadata for b, session in c.brokers.sessions.items()})
     except KafkaError as error:
         return {"error_code": error.code, "error_message": str(error), "topics": [], "nodes": []}
-    image, now_ms = broker.metadata.image, broker.clock.unix_ms()
-    progress[broker.broker_id] = MetadataProgress(image.revision, -1, now_ms)
-    listener = broker.config.inter_broker_listener
+    image, now_ms = services.metadata.image, services.context.clock.unix_ms()
+    progress[services.context.broker_id] = MetadataProgress(image.revision, -1, now_ms)
+    listener = services.context.config.inter_broker_listener
     quorum = {
         "partition_index": 0,
         "error_code": ErrorCode.NONE,
         "error_message": None,
-        "leader_id": broker.broker_id,
+        "leader_id": services.context.broker_id,
         "leader_epoch": role.controller_epoch,
         "high_watermark": image.revision,
         "current_voters": [_voter(b, progress.get(b, NOTHING_READ)) for b in sorted(image.brokers)],
@@ -62,7 +60,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
     }
     nodes = [
         {"node_id": node, "listeners": [{"name": listener, "host": host, "port": port}]}
-        for node, host, port, _ in broker.metadata.endpoints_of(image.brokers, listener)
+        for node, host, port, _ in services.metadata.endpoints_of(image.brokers, listener)
     ]
     return {
         "error_code": ErrorCode.NONE,

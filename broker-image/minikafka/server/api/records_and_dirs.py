@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.log.errors import LogError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.replication import offsets as replication
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 
-async def delete_records(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def delete_records(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     # One answer for each partition, as in Kafka: of one that is named twice the last offset counts.
     wanted: dict[str, dict[int, int]] = {}
@@ -35,31 +33,33 @@ async def delete_records(broker: Broker, ctx: RequestContext, request: Any) -> d
     for name, offsets in wanted.items():
         rows = []
         for index, offset in offsets.items():
-            error, low = _delete(broker, name, index, offset)
+            error, low = _delete(services, name, index, offset)
             rows.append({"partition_index": index, "low_watermark": low, "error_code": error})
         topics.append({"name": name, "partitions": rows})
     return {"topics": topics}
 
 
-def _delete(broker: Broker, topic: str, index: int, offset: int) -> tuple[ErrorCode, int]:
-    hosted = broker.replicas.get(topic, index)
+def _delete(services: Services, topic: str, index: int, offset: int) -> tuple[ErrorCode, int]:
+    hosted = services.replicas.get(topic, index)
     if hosted is None:
-        return broker.metadata.absent(topic, index), -1
+        return services.metadata.absent(topic, index), -1
     before = hosted.log.log_start_offset
     try:
         error, start = replication.delete_records(hosted, offset)
     except LogError as refused:
-        broker.reporter.log_failed(hosted, refused)
+        services.reporter.log_failed(hosted, refused)
         return refused.code, -1
-    broker.reporter.log_start_moved(hosted, before, "DeleteRecords")
+    services.reporter.log_start_moved(hosted, before, "DeleteRecords")
     return error, start
 
 
-async def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def describe_log_dirs(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     only = None if request.topics is None else {(t.topic, p) for t in request.topics for p in t.partitions}
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {path.rstrip("/"): {} for path in broker.config.log_dirs}
-    for partition in broker.replicas.all():
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {
+        path.rstrip("/"): {} for path in services.context.config.log_dirs
+    }
+    for partition in services.replicas.all():
         topic, index = partition.topic_partition
         if only is not None and (topic, index) not in only:
             continue
@@ -92,13 +92,13 @@ def _log_dir(path: str, topics: Mapping[str, list[dict[str, Any]]]) -> dict[str,
     }
 
 
-async def alter_replica_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def alter_replica_log_dirs(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     found: dict[str, dict[int, ErrorCode]] = {}  # one answer for each partition, as in Kafka
     for directory in request.dirs:
         for topic in directory.topics:
             for index in topic.partitions:
-                found.setdefault(topic.name, {})[index] = _placed(broker, directory.path, topic.name, index)
+                found.setdefault(topic.name, {})[index] = _placed(services, directory.path, topic.name, index)
     return {
         "results": [
             {"topic_name": topic, "partitions": [{"partition_index": i, "error_code": c} for i, c in codes.items()]}
@@ -107,13 +107,13 @@ async def alter_replica_log_dirs(broker: Broker, ctx: RequestContext, request: A
     }
 
 
-def _placed(broker: Broker, path: str, topic: str, index: int) -> ErrorCode:
+def _placed(services: Services, path: str, topic: str, index: int) -> ErrorCode:
     """Whether a replica is where it is wanted: nothing moves between directories."""
-    if os.path.abspath(path) not in map(os.path.abspath, broker.config.log_dirs):
+    if os.path.abspath(path) not in map(os.path.abspath, services.context.config.log_dirs):
         return ErrorCode.LOG_DIR_NOT_FOUND
-    hosted = broker.replicas.get(topic, index)
+    hosted = services.replicas.get(topic, index)
     if hosted is None:  # who moves a partition tells its directory first, and asks again until the replica is there
-        known = broker.metadata.partition_exists(topic, index)
+        known = services.metadata.partition_exists(topic, index)
         return ErrorCode.REPLICA_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     here = os.path.abspath(os.path.dirname(hosted.log.directory))
     return ErrorCode.NONE if here == os.path.abspath(path) else ErrorCode.INVALID_REQUEST

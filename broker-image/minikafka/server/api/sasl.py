@@ -6,15 +6,13 @@ them before any other request. On other listeners, and of clients that have just
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 IN_PLACE = "it is read where clients log in, before there is a handler"
 
@@ -22,13 +20,13 @@ HANDSHAKE = ApiSpec(ApiKey.SASL_HANDSHAKE, 0, 1, unread={"mechanism": IN_PLACE})
 AUTHENTICATE = ApiSpec(ApiKey.SASL_AUTHENTICATE, 0, 2, unread={"auth_bytes": IN_PLACE})
 
 
-async def handshake(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    del broker, ctx, request
+async def handshake(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del services, ctx, request
     return {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "mechanisms": []}
 
 
-async def authenticate(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    del broker, ctx, request
+async def authenticate(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del services, ctx, request
     return {
         "error_code": ErrorCode.ILLEGAL_SASL_STATE,
         "error_message": "SaslAuthenticate request received after successful authentication",

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.controller.users import Deletion, Upsertion
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.security.scram import NUMBERS
 from minikafka.server.api.spec import ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 ALTER = ApiSpec(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, controller_only=True)
 DESCRIBE = ApiSpec(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0)
@@ -23,7 +21,7 @@ DESCRIBE = ApiSpec(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0)
 SECRET_BYTES = 32
 
 
-async def alter(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def alter(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     deletions = [Deletion(each.name, int(each.mechanism)) for each in request.deletions]
     upsertions = [
@@ -31,12 +29,12 @@ async def alter(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, 
         for each in request.upsertions
     ]
     try:
-        role = broker.topics.require_controller()
+        role = services.topics.require_controller()
         secret = secrets.token_bytes(SECRET_BYTES)
         results = await role.submit(lambda c: c.users.alter(deletions, upsertions, secret))
     except KafkaError as refused:
         results = dict.fromkeys([*(each.user for each in deletions), *(each.user for each in upsertions)], refused)
-    await broker.metadata.caught_up()
+    await services.metadata.caught_up()
     return {
         "results": [
             {
@@ -49,11 +47,11 @@ async def alter(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, 
     }
 
 
-async def describe(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def describe(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     """Mechanisms and iterations; never what could be guessed at."""
     del ctx
     known: dict[str, list[dict[str, int]]] = {}
-    for (name, mechanism), found in sorted(broker.metadata.image.scram.items()):
+    for (name, mechanism), found in sorted(services.metadata.image.scram.items()):
         number = next(number for number, each in NUMBERS.items() if each == mechanism)
         known.setdefault(name, []).append({"mechanism": number, "iterations": found.iterations})
     asked = Counter(each.name for each in request.users or ())

@@ -1,10 +1,16 @@
 """How an API handler declares itself."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from minikafka.protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from minikafka.server.request_context import RequestContext
+    from minikafka.server.services import Services
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -46,3 +52,8 @@ class ApiSpec(NamedTuple):
     def name(self) -> str:
         """The name in Kafka's message definitions."""
         return self.key.api_name
+
+
+Handler: TypeAlias = "Callable[[Services, RequestContext, Any], Awaitable[dict[str, Any]]]"
+Handlers: TypeAlias = "Mapping[int, tuple[ApiSpec, Handler]]"
+"""Every supported API by its key."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.controller.topics import check_topic_name
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.api.spec import NO_TRANSACTIONS, ApiSpec
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
-    from minikafka.server.request_context import RequestContext
+from minikafka.server.request_context import RequestContext
+from minikafka.server.services import Services
 
 TRANSACTION_STATES = frozenset(
     {
@@ -28,24 +26,24 @@ TRANSACTION_STATES = frozenset(
 )
 
 
-async def describe_producers(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+async def describe_producers(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     """What the partitions remember of their producers; any replica answers, as in Kafka."""
     del ctx
     topics = []
     for topic in request.topics:
-        rows = [{"partition_index": i, **_producers(broker, topic.name, i)} for i in topic.partition_indexes]
+        rows = [{"partition_index": i, **_producers(services, topic.name, i)} for i in topic.partition_indexes]
         topics.append({"name": topic.name, "partitions": rows})
     return {"topics": topics}
 
 
-def _producers(broker: Broker, topic: str, index: int) -> dict[str, Any]:
+def _producers(services: Services, topic: str, index: int) -> dict[str, Any]:
     try:
         check_topic_name(topic)
     except KafkaError as error:
         return {"error_code": error.code, "error_message": str(error), "active_producers": []}
-    hosted = broker.replicas.get(topic, index)
+    hosted = services.replicas.get(topic, index)
     if hosted is None:
-        code = broker.metadata.absent(topic, index)
+        code = services.metadata.absent(topic, index)
         return {"error_code": code, "error_message": f"{topic}-{index} is not on this broker", "active_producers": []}
     return {
         "error_code": ErrorCode.NONE,
@@ -64,8 +62,8 @@ def _producers(broker: Broker, topic: str, index: int) -> dict[str, Any]:
     }
 
 
-async def list_transactions(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    del broker, ctx
+async def list_transactions(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del services, ctx
     answer = {
         "error_code": ErrorCode.NONE,
         "unknown_state_filters": [name for name in request.state_filters if name not in TRANSACTION_STATES],

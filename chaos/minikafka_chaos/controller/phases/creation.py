@@ -17,8 +17,6 @@ from minikafka_kube.instants import instant
 
 from minikafka_chaos.controller.phases import healing
 from minikafka_chaos.controller.phases.transitions import end, happens_to, refuse, with_conditions
-from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
-from minikafka_chaos.controller.status import Phase
 from minikafka_chaos.controller.steps import (
     CreateCluster,
     CreateJob,
@@ -30,6 +28,8 @@ from minikafka_chaos.controller.steps import (
     WriteLease,
     WriteStatus,
 )
+from minikafka_chaos.experiment.reasons import ChaosCondition, ChaosReason, Happening
+from minikafka_chaos.experiment.status import Phase
 
 WAIT_SECONDS: Final = 5.0
 """While an experiment waits for something that may tell nobody when it comes."""

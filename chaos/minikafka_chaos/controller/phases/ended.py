@@ -15,11 +15,8 @@ from minikafka_kube.events import Emit
 
 from minikafka_chaos.controller import reports
 from minikafka_chaos.controller.admission import Refusal
-from minikafka_chaos.controller.kinds import EXPERIMENT, FORCE_ANNOTATION, SCHEDULE, report_job_name
 from minikafka_chaos.controller.phases.creation import still
 from minikafka_chaos.controller.phases.transitions import release, with_conditions
-from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
-from minikafka_chaos.controller.status import Phase, fault_now
 from minikafka_chaos.controller.steps import (
     CreateReportJob,
     ObservedExperiment,
@@ -29,6 +26,9 @@ from minikafka_chaos.controller.steps import (
     Wait,
     WriteStatus,
 )
+from minikafka_chaos.experiment.kinds import EXPERIMENT, FORCE_ANNOTATION, SCHEDULE, report_job_name
+from minikafka_chaos.experiment.reasons import ChaosCondition, ChaosReason, Happening
+from minikafka_chaos.experiment.status import Phase, fault_now
 
 LOOK_SECONDS: Final = 15.0
 """Between two looks at whether a refused experiment may begin by now."""

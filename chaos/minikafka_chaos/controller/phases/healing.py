@@ -11,9 +11,7 @@ from minikafka_kube.events import Emit
 from minikafka_kube.names import Names
 from minikafka_kube.observed import Pod, deleting
 
-from minikafka_chaos.controller import record, topics
 from minikafka_chaos.controller.job_state import finished
-from minikafka_chaos.controller.kinds import AGENT_CONTAINER, JOB
 from minikafka_chaos.controller.phases import returning
 from minikafka_chaos.controller.phases.transitions import (
     over_with_pods,
@@ -24,9 +22,11 @@ from minikafka_chaos.controller.phases.transitions import (
     take_lease,
     with_conditions,
 )
-from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
-from minikafka_chaos.controller.status import ExperimentStatus, FaultState, FaultStatus, Phase
 from minikafka_chaos.controller.steps import ObservedExperiment, Recover, Remove, RemoveTopics, Step, Wait, WriteStatus
+from minikafka_chaos.experiment import record, topics
+from minikafka_chaos.experiment.kinds import AGENT_CONTAINER, JOB
+from minikafka_chaos.experiment.reasons import ChaosCondition, ChaosReason, Happening
+from minikafka_chaos.experiment.status import ExperimentStatus, FaultState, FaultStatus, Phase
 
 JUDGED: Final = frozenset(("Passed", "Failed", "Inconclusive"))
 """Verdicts on what became of the records; they stand, however the experiment ends."""

@@ -13,7 +13,6 @@ from minikafka_kube.events import Emit
 from minikafka_kube.observed import deleting
 
 from minikafka_chaos.controller.admission import Admitted, Postponed, Refusal
-from minikafka_chaos.controller.kinds import job_name
 from minikafka_chaos.controller.phases.creation import given_up, still
 from minikafka_chaos.controller.phases.transitions import (
     accepted,
@@ -25,9 +24,10 @@ from minikafka_chaos.controller.phases.transitions import (
     remove_user,
     take_lease,
 )
-from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
-from minikafka_chaos.controller.status import Phase
 from minikafka_chaos.controller.steps import CreateCluster, CreateUser, ObservedExperiment, Step, Wait, WriteStatus
+from minikafka_chaos.experiment.kinds import job_name
+from minikafka_chaos.experiment.reasons import ChaosCondition, ChaosReason, Happening
+from minikafka_chaos.experiment.status import Phase
 
 QUIET_SECONDS: Final = 15.0
 """For so long after it was made, what comes right by itself is not told."""

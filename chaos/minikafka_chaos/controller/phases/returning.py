@@ -15,9 +15,9 @@ from minikafka.telemetry.fault_verbs import ENDING, TAKE_OUT
 from minikafka_kube.instants import LATEST, time_text
 from minikafka_kube.observed import Pod, deleting
 
-from minikafka_chaos.controller import record
-from minikafka_chaos.controller.status import ExperimentStatus, FaultState, FaultStatus
 from minikafka_chaos.controller.steps import ObservedExperiment
+from minikafka_chaos.experiment import record
+from minikafka_chaos.experiment.status import ExperimentStatus, FaultState, FaultStatus
 
 BACK_SECONDS_MAX: Final = 420
 """The kubelet waits 300 s at most before it starts a container again; the rest is for what the broker has to recover."""

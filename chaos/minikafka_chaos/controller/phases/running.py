@@ -10,7 +10,6 @@ from minikafka_kube.instants import instant
 from minikafka_kube.names import Names
 
 from minikafka_chaos.controller.job_state import finished, last_words, why_not_begun
-from minikafka_chaos.controller.kinds import Object, job_name
 from minikafka_chaos.controller.phases.creation import START_SECONDS, START_SECONDS_MAX, WAIT_SECONDS
 from minikafka_chaos.controller.phases.healing import JUDGED
 from minikafka_chaos.controller.phases.transitions import (
@@ -21,9 +20,10 @@ from minikafka_chaos.controller.phases.transitions import (
     over_with_pods,
     take_lease,
 )
-from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
-from minikafka_chaos.controller.status import FaultState, Phase
 from minikafka_chaos.controller.steps import CreateJob, ObservedExperiment, Step, Wait, WriteStatus
+from minikafka_chaos.experiment.kinds import Object, job_name
+from minikafka_chaos.experiment.reasons import ChaosCondition, ChaosReason, Happening
+from minikafka_chaos.experiment.status import FaultState, Phase
 from minikafka_chaos.network.permission import allows_chaos
 
 LOOK_SECONDS: Final = 10.0

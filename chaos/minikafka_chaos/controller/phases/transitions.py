@@ -29,12 +29,12 @@ from minikafka_kube.events import Emit
 from minikafka_kube.kinds import CLUSTER, USER, Object
 from minikafka_kube.names import Names
 
-from minikafka_chaos.controller import record
-from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, asks
 from minikafka_chaos.controller.phases import returning
-from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason
-from minikafka_chaos.controller.status import Ending, ExperimentStatus, FaultState, Phase
 from minikafka_chaos.controller.steps import ObservedExperiment, Remove, Step, WriteLease, WriteStatus
+from minikafka_chaos.experiment import record
+from minikafka_chaos.experiment.kinds import ABORT_ANNOTATION, asks
+from minikafka_chaos.experiment.reasons import ChaosCondition, ChaosReason
+from minikafka_chaos.experiment.status import Ending, ExperimentStatus, FaultState, Phase
 
 LEASE_MARGIN_SECONDS: Final = 2400
 """How long the disruption Lease holds beyond the experiment's deadline: what its faults may take to expire, and then some."""

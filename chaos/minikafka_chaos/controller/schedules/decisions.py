@@ -16,12 +16,12 @@ from minikafka_kube.instants import instant, time_text
 from minikafka_kube.observed import deleting
 
 from minikafka_chaos.controller.api import ScheduleSpec
-from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGED_BY_LABEL, MANAGER, SCHEDULE, SCHEDULE_LABEL, Object
-from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
 from minikafka_chaos.controller.schedules.status import ScheduleStatus, missed_words
 from minikafka_chaos.controller.schedules.times import BadSchedule, spec_of, times
-from minikafka_chaos.controller.status import ExperimentStatus, Phase
 from minikafka_chaos.controller.steps import Remove, Wait
+from minikafka_chaos.experiment.kinds import EXPERIMENT, MANAGED_BY_LABEL, MANAGER, SCHEDULE, SCHEDULE_LABEL, Object
+from minikafka_chaos.experiment.reasons import ChaosCondition, ChaosReason, Happening
+from minikafka_chaos.experiment.status import ExperimentStatus, Phase
 
 BEHIND_MAX: Final = 100
 """Times that are caught up with in one look: after a longer absence the rest is one number."""

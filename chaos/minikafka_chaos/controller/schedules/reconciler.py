@@ -12,8 +12,6 @@ from minikafka_kube.events import Emit
 from minikafka_kube.leadership import Alone, Leadership
 from minikafka_kube.loops import ReconcileResult
 
-from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE, SCHEDULE_LABEL, Object
-from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import REFUSALS, STALE_RETRY_SECONDS, Events, words_of
 from minikafka_chaos.controller.schedules.decisions import (
     Make,
@@ -26,6 +24,8 @@ from minikafka_chaos.controller.schedules.decisions import (
 from minikafka_chaos.controller.schedules.status import ScheduleStatus
 from minikafka_chaos.controller.steps import Remove, Wait
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
+from minikafka_chaos.experiment.kinds import EXPERIMENT, SCHEDULE, SCHEDULE_LABEL, Object
+from minikafka_chaos.experiment.reasons import Happening
 
 STEPS_MAX: Final = 50
 MAKE_SECONDS: Final = 30.0

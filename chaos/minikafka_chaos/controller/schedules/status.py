@@ -9,7 +9,7 @@ from typing import Annotated, Final, Self
 from minikafka_kube.instants import time_text
 from pydantic import Field
 
-from minikafka_chaos.controller.status import Instant, Since, StatusPart, TypedStatus
+from minikafka_chaos.experiment.status import Instant, Since, StatusPart, TypedStatus
 
 CLOCK_SECONDS_MAX: Final = 300
 """By how much clocks of controllers differ at most: what was dealt with later than that from now, was so by a wrong clock."""

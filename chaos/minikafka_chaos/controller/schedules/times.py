@@ -14,7 +14,7 @@ from cronsim import CronSim, CronSimError
 from pydantic import ValidationError
 
 from minikafka_chaos.controller.api import ScheduleSpec
-from minikafka_chaos.controller.kinds import Object
+from minikafka_chaos.experiment.kinds import Object
 from minikafka_chaos.scenario.document_lines import explain
 
 CRON_FIELDS: Final = 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minikafka.telemetry.fault_verbs import Verb
-from minikafka_chaos.controller.kinds import (
+from minikafka_chaos.experiment.kinds import (
     EXPERIMENT,
 )
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets

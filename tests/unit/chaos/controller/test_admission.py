@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from minikafka_chaos.controller.experiments import decide
 from minikafka_chaos.controller.jobs import JobSettings
-from minikafka_chaos.controller.kinds import (
+from minikafka_chaos.experiment.kinds import (
     EXPERIMENT,
     JOB,
 )

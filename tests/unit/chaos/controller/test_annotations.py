@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, FORCE_ANNOTATION
+from minikafka_chaos.experiment.kinds import ABORT_ANNOTATION, FORCE_ANNOTATION
 
 from tests.unit.chaos.controller.happenings import KILL, LEADER, make_fault, running
 from tests.unit.chaos.controller.world import NAMES, World

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from minikafka.telemetry.fault_verbs import Verb
-from minikafka_chaos.controller.budget import fault_refusal, story_refusal
+from minikafka_chaos.experiment.budget import fault_refusal, story_refusal
 from minikafka_chaos.scenario.scenario import SafetySpec, Scenario
 from minikafka_kube.observed import PartitionState
 

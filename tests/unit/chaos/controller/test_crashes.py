@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from minikafka_chaos.controller.kinds import (
+from minikafka_chaos.controller.ledger import FaultRefused
+from minikafka_chaos.experiment.kinds import (
     ABORT_ANNOTATION,
     JOB,
 )
-from minikafka_chaos.controller.ledger import FaultRefused
 from minikafka_kube.kinds import CLUSTER, USER
 
 from tests.unit.chaos.controller.happenings import (

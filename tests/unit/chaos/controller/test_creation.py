@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, JOB
 from minikafka_chaos.controller.phases.creation import START_SECONDS, START_SECONDS_MAX
+from minikafka_chaos.experiment.kinds import ABORT_ANNOTATION, JOB
 from minikafka_kube.api_server import ApiError
 from minikafka_kube.kinds import CLUSTER, LEASE
 

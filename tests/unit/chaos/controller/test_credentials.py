@@ -12,9 +12,9 @@ import pytest
 from minikafka.client.metrics_access import MetricsAccess
 from minikafka.security.tls import TlsSettings
 from minikafka_chaos.controller.credentials import CREDENTIALS_PATH, group_of, mounted, secured_listener
-from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT, JOB
 from minikafka_chaos.controller.mounted_credentials import mounted_security
 from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.experiment.kinds import ABORT_ANNOTATION, EXPERIMENT, JOB
 from minikafka_kube.api_server import ApiError
 from minikafka_kube.kinds import CLUSTER, USER, Object
 

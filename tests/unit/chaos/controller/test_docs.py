@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from minikafka_chaos.controller.reasons import MEANINGS, ChaosCondition, ChaosReason, Happening
-from minikafka_chaos.controller.status import Phase
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
+from minikafka_chaos.experiment.reasons import MEANINGS, ChaosCondition, ChaosReason, Happening
+from minikafka_chaos.experiment.status import Phase
 
 from tests.forms import for_each
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from minikafka_chaos.controller.kinds import EXPERIMENT
 from minikafka_chaos.controller.reconciler import event_of
+from minikafka_chaos.experiment.kinds import EXPERIMENT
 from minikafka_kube.events import Emit
 
 THING = {"metadata": {"name": "try", "namespace": "lab", "uid": "u", "resourceVersion": "7"}}

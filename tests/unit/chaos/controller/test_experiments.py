@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from minikafka_chaos.controller.experiments import decide
-from minikafka_chaos.controller.kinds import (
+from minikafka_chaos.experiment.kinds import (
     ABORT_ANNOTATION,
     EXPERIMENT,
     EXPERIMENT_LABEL,

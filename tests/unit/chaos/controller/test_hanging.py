@@ -7,8 +7,8 @@ import copy
 from typing import Any
 
 import pytest
-from minikafka_chaos.controller.kinds import EXPERIMENT, JOB, SCHEDULE, job_name
 from minikafka_chaos.controller.schedules.reconciler import ScheduleReconciler
+from minikafka_chaos.experiment.kinds import EXPERIMENT, JOB, SCHEDULE, job_name
 from minikafka_kube.api_server import ApiError
 from minikafka_kube.kinds import CLUSTER, Object
 from minikafka_kube.leadership import Alone

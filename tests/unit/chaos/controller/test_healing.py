@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from minikafka.telemetry.fault_verbs import Verb
-from minikafka_chaos.controller.kinds import ABORT_ANNOTATION
+from minikafka_chaos.experiment.kinds import ABORT_ANNOTATION
 from minikafka_chaos.scenario.faults import Fault, Handle
 from minikafka_kube.instants import time_text
 from minikafka_kube.kinds import POD

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
-from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT
 from minikafka_chaos.controller.phases.transitions import LEASE_MARGIN_SECONDS
+from minikafka_chaos.experiment.kinds import ABORT_ANNOTATION, EXPERIMENT
 from minikafka_kube.api_server import ApiError
 from minikafka_kube.disruption_lease import hold_of
 from minikafka_kube.kinds import CLUSTER, LEASE

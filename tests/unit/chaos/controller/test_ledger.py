@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 from minikafka.telemetry.fault_verbs import Verb
-from minikafka_chaos.controller import record
-from minikafka_chaos.controller.budget import BudgetRefusal
-from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT
 from minikafka_chaos.controller.ledger import (
     BUDGET_SECONDS,
     Absent,
@@ -23,6 +20,9 @@ from minikafka_chaos.controller.ledger import (
     Unavailable,
 )
 from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.experiment import record
+from minikafka_chaos.experiment.budget import BudgetRefusal
+from minikafka_chaos.experiment.kinds import ABORT_ANNOTATION, EXPERIMENT
 from minikafka_chaos.scenario.faults import Fault, Handle, Ledger, Targets
 
 from tests.unit.chaos.controller.world import BEGIN, NAMES, Store, World

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.controller.jobs import JobSettings, job
-from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, FINALIZER
 from minikafka_chaos.controller.network import wants_links
+from minikafka_chaos.experiment.kinds import ABORT_ANNOTATION, FINALIZER
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
 from minikafka_kube.kinds import CLUSTER
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from minikafka_chaos.controller import runner
 from minikafka_chaos.controller.jobs import JobSettings, ReportSettings
-from minikafka_chaos.controller.kinds import JOB
 from minikafka_chaos.controller.main import parse
 from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.experiment.kinds import JOB
 from minikafka_kube.api_server import ApiError
 from minikafka_kube.kinds import CLAIM, POD
 

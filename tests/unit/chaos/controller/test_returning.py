@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from minikafka.telemetry.fault_verbs import Verb
-from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT
 from minikafka_chaos.controller.phases.returning import BACK_SECONDS_MAX, UNNOTICED_SECONDS_MAX
+from minikafka_chaos.experiment.kinds import ABORT_ANNOTATION, EXPERIMENT
 from minikafka_chaos.scenario.faults import Fault, Handle
 from minikafka_kube.instants import time_text
 from minikafka_kube.kinds import CLUSTER, POD

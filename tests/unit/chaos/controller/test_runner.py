@@ -10,9 +10,7 @@ import pytest
 from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.controller import runner
 from minikafka_chaos.controller.credentials import group_of
-from minikafka_chaos.controller.kinds import EXPERIMENT
 from minikafka_chaos.controller.ledger import Absent, ExperimentChanged, StatusLedger, Unavailable
-from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.runner import (
     BrokerPods,
     EventReporter,
@@ -23,6 +21,8 @@ from minikafka_chaos.controller.runner import (
     _result,
 )
 from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.experiment.kinds import EXPERIMENT
+from minikafka_chaos.experiment.reasons import Happening
 from minikafka_chaos.grounds.kubernetes import ClientListener
 from minikafka_chaos.grounds.kubernetes_api import NotReached, Refused
 from minikafka_chaos.load.clients import TopicPlan

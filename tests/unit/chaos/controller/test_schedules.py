@@ -12,12 +12,12 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE
 from minikafka_chaos.controller.schedules.decisions import experiment
 from minikafka_chaos.controller.schedules.reconciler import ScheduleReconciler
 from minikafka_chaos.controller.schedules.status import MissedTime
 from minikafka_chaos.controller.schedules.times import BadSchedule, spec_of, times
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
+from minikafka_chaos.experiment.kinds import EXPERIMENT, SCHEDULE
 from minikafka_kube.api_server import ApiError
 from minikafka_kube.instants import time_text
 from minikafka_kube.kinds import Object

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason
-from minikafka_chaos.controller.status import ExperimentStatus, Phase
+from minikafka_chaos.experiment.reasons import ChaosCondition, ChaosReason
+from minikafka_chaos.experiment.status import ExperimentStatus, Phase
 from minikafka_kube.conditions import Judgement
 
 NOW = datetime(2026, 11, 22, 9, 0, 0, tzinfo=UTC)

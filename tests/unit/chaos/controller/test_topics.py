@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from minikafka_chaos.controller import topics
-from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, FORCE_ANNOTATION, JOB
 from minikafka_chaos.controller.ledger import FaultRefused
+from minikafka_chaos.experiment import topics
+from minikafka_chaos.experiment.kinds import ABORT_ANNOTATION, FORCE_ANNOTATION, JOB
 from minikafka_kube.instants import time_text
 from minikafka_kube.kinds import CLUSTER, CONFIG_MAP, POD, TOPIC
 

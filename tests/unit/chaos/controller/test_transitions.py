@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT
 from minikafka_chaos.controller.phases.transitions import TRANSITIONS
-from minikafka_chaos.controller.status import Phase
+from minikafka_chaos.experiment.kinds import ABORT_ANNOTATION, EXPERIMENT
+from minikafka_chaos.experiment.status import Phase
 from minikafka_kube.kinds import CLUSTER, Kind, Object
 
 from tests.unit.chaos.controller.happenings import edit, running, world_with_own_cluster

@@ -16,11 +16,11 @@ from minikafka.kubernetes.topics import FINALIZER as TOPIC_FINALIZER
 from minikafka.kubernetes.topics import TOPIC_ID
 from minikafka_chaos.controller.agents import CommandResult
 from minikafka_chaos.controller.jobs import JobSettings
-from minikafka_chaos.controller.kinds import AGENT_CONTAINER, EXPERIMENT, FINALIZER, JOB
 from minikafka_chaos.controller.ledger import ExperimentChanged, StatusLedger
 from minikafka_chaos.controller.reconciler import ExperimentReconciler
-from minikafka_chaos.controller.record import Whereabouts
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
+from minikafka_chaos.experiment.kinds import AGENT_CONTAINER, EXPERIMENT, FINALIZER, JOB
+from minikafka_chaos.experiment.record import Whereabouts
 from minikafka_kube.api_server import ApiError
 from minikafka_kube.instants import time_text
 from minikafka_kube.kinds import CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, USER, Object

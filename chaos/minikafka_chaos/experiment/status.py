@@ -18,8 +18,8 @@ from minikafka_kube.kinds import Object
 from pydantic import BeforeValidator, ConfigDict, Field, GetPydanticSchema, PlainSerializer, TypeAdapter
 from pydantic_core import core_schema
 
-from minikafka_chaos.controller.kinds import FORCE_ANNOTATION
-from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason
+from minikafka_chaos.experiment.kinds import FORCE_ANNOTATION
+from minikafka_chaos.experiment.reasons import ChaosCondition, ChaosReason
 
 FAULTS_MAX: Final = 200
 """Faults that a status tells of; the oldest that have ended go first."""

@@ -60,7 +60,7 @@ def open_token_keys(settings: OAuthSettings, changed: Changed) -> TokenKeys:
             client_context(settings.trust)
     except TlsSettingsError as error:
         raise ConfigError(str(error)) from error
-    from minikafka.server.key_set_address import KeysAtAddress, fetch
+    from minikafka.transport.key_set_address import KeysAtAddress, fetch
 
     return KeysAtAddress(settings, partial(fetch, settings.keys_url, settings.trust), changed)
 

@@ -17,7 +17,7 @@ from minikafka.protocol import messages, wire
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.security.sasl_client import AuthenticationError, Login, exchange
 from minikafka.security.tls_stream import TlsStream, tls_reason
-from minikafka.server.framing import FrameProtocol
+from minikafka.transport.framing import FrameProtocol
 
 LOGIN_AGAIN_AFTER = 0.85
 """Of a session, so that the next one begins before it is over, as Kafka's clients do (KIP-368)."""

@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
+from minikafka.authorization.service import Authorization, Caller, TopicsAndAcls
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.security.acls import CLUSTER_NAME, Operation, ResourceType
-from minikafka.server.authorization.service import Authorization, Caller
-from minikafka.server.metadata_cache import MetadataCache
 
 Answer = dict[str, Any]
 """Of an API, by kio's names of its fields."""
@@ -45,7 +44,7 @@ class ClientAccess:
     """One request's client, and what it may do."""
 
     def __init__(
-        self, authorization: Authorization, metadata: MetadataCache, client: Caller, key: ApiKey, version: int
+        self, authorization: Authorization, metadata: TopicsAndAcls, client: Caller, key: ApiKey, version: int
     ) -> None:
         self._authorization = authorization
         self._client = client

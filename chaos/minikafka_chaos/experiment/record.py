@@ -14,8 +14,8 @@ from typing import Any, Final
 from minikafka_kube.events import Emit
 from minikafka_kube.observed import Pod
 
-from minikafka_chaos.controller.reasons import ChaosCondition, Happening
-from minikafka_chaos.controller.status import (
+from minikafka_chaos.experiment.reasons import ChaosCondition, Happening
+from minikafka_chaos.experiment.status import (
     FAULTS_MAX,
     ExperimentStatus,
     FailingRecovery,

@@ -14,8 +14,8 @@ from minikafka.security.sasl_client import AuthenticationError, Login
 from minikafka.security.scram import ScramCredential, credential_of
 from minikafka.security.tls import FreshContext, TlsSettingsError, client_context, metrics_context, server_context
 from minikafka.security.tls_stream import TlsStream
-from minikafka.server.peer import PeerConnection, connect
-from minikafka.server.token_keys import TokenKeys, open_token_keys
+from minikafka.transport.peer import PeerConnection, connect
+from minikafka.transport.token_keys import TokenKeys, open_token_keys
 
 METRICS = "metrics"
 """In events, where others have a listener's name: the port of /metrics."""
@@ -133,7 +133,7 @@ class Channels:
         request_timeout: float,
         on_close: Callable[[], None] | None = None,
     ) -> PeerConnection:
-        """As `minikafka.server.peer.connect`, with what the inter-broker listener asks for."""
+        """As `minikafka.transport.peer.connect`, with what the inter-broker listener asks for."""
         login = self._config.security(self._config.inter_broker_listener).login
         tls = None
         if self._connecting is not None:

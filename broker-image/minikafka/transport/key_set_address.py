@@ -22,7 +22,7 @@ from minikafka.security.oauthbearer import AccessToken, TokenRefused
 from minikafka.security.tls import TlsSettings, client_context
 
 if TYPE_CHECKING:
-    from minikafka.server.token_keys import Changed
+    from minikafka.transport.token_keys import Changed
 
 FETCH_SECONDS_MAX = 5.0
 """Of one request, from the beginning to its end."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from minikafka.authorization.rules import Answer, ClientAccess, Need, Screened
+from minikafka.protocol.error_answers import committed_nothing, coordinators, identified, offsets
 from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.metadata_rows import NULLABLE_NAME, is_malformed
 from minikafka.replication.replicas import INTERNAL_TOPICS
 from minikafka.security.acls import Operation, ResourceType
-from minikafka.server.api.metadata import NULLABLE_NAME, is_malformed
-from minikafka.server.authorization.rules import Answer, ClientAccess, Need, Screened
-from minikafka.server.error_answers import committed_nothing, coordinators, identified, offsets
 
 READ = Need(Operation.READ, ResourceType.TOPIC)
 WRITE = Need(Operation.WRITE, ResourceType.TOPIC)

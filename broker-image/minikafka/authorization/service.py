@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol
+from uuid import UUID
 
 from minikafka.config import BrokerConfig
 from minikafka.config.listener_security import super_users
+from minikafka.metadata.image import ClusterImage
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.security.acls import CLUSTER_NAME, Operation, ResourceType, address
 from minikafka.security.authorizer import SUPPORTED, Authorizer, bits
-from minikafka.server.metadata_cache import MetadataCache
 from minikafka.telemetry.event_limit import EventLimit
 from minikafka.telemetry.stats import BrokerStats
 
@@ -31,6 +32,16 @@ class Caller(Protocol):
     def listener(self) -> str: ...
 
 
+class TopicsAndAcls(Protocol):
+    """What is known of the cluster."""
+
+    image: ClusterImage
+
+    def name_of(self, topic_id: UUID | None) -> str | None: ...
+
+    def id_of(self, name: str) -> UUID | None: ...
+
+
 class Authorization:
     """Of one broker.
 
@@ -45,7 +56,7 @@ class Authorization:
     def __init__(
         self,
         config: BrokerConfig,
-        metadata: MetadataCache,
+        metadata: TopicsAndAcls,
         stats: BrokerStats,
         emit: Callable[..., None],
         now: Callable[[], float],

@@ -18,8 +18,8 @@ from minikafka.kubernetes.document import Document
 from minikafka.metadata.store import StoreError
 from minikafka_kube.observed import deleting
 
-from minikafka_chaos.controller.kinds import Object
-from minikafka_chaos.controller.status import ExperimentStatus, TopicFate, TopicStatus
+from minikafka_chaos.experiment.kinds import Object
+from minikafka_chaos.experiment.status import ExperimentStatus, TopicFate, TopicStatus
 
 REMOVE_SECONDS_MAX: Final = 120.0
 """How long brokers may take to delete a topic, or to show one that they have made; then it is left, and told."""

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from minikafka.authorization.rules import ApiRule
+from minikafka.authorization.table import NOTES, RULES
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.security.acls import ALLOWING, Operation, ResourceType
 from minikafka.security.authorizer import SUPPORTED
-from minikafka.server.api import load_handlers
-from minikafka.server.authorization.rules import ApiRule
-from minikafka.server.authorization.table import NOTES, RULES
 
 _INTRODUCTION = """\
 # What each API needs
 
 For anyone who writes ACLs: which operation on which resource a request needs where
 `authorizer.class.name` is set, and the error without it. Made from the declarations in
-`broker-image/minikafka/server/authorization/` by `make docs`; do not edit. How ACLs are made:
+`broker-image/minikafka/authorization/` by `make docs`; do not edit. How ACLs are made:
 [security.md](../guide/security.md).
 
 It is what Apache Kafka 4.3 needs, where the last column says nothing else. A row of a request that
@@ -42,7 +41,7 @@ What is denied denies nothing else.
 
 def authorization_page() -> str:
     """Make the text of ``docs/reference/authorization.md``."""
-    rows = "".join(_row(key, RULES[key]) for key in ApiKey if key in load_handlers())
+    rows = "".join(_row(key, RULES[key]) for key in ApiKey if key in RULES)
     operations = "".join(f"| {kind.name} | {_names(SUPPORTED[kind])} |\n" for kind in ResourceType if kind in SUPPORTED)
     implied = "; ".join(
         f"{operation.name} by {_names(sorted(ALLOWING[operation] - {Operation.ALL, operation}))}"

@@ -10,12 +10,8 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.errors import ErrorCode
-from minikafka.security.acls import CLUSTER_NAME, Operation, ResourceType
-from minikafka.server.api.configs import ConfigResourceType
-from minikafka.server.authorization import special
-from minikafka.server.authorization.rules import (
+from minikafka.authorization import special
+from minikafka.authorization.rules import (
     Answer,
     ApiRule,
     Both,
@@ -28,7 +24,11 @@ from minikafka.server.authorization.rules import (
     Unscreened,
     Whole,
 )
-from minikafka.server.error_answers import by_partition, error_row, identified, joined, whole
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.error_answers import by_partition, error_row, identified, joined, whole
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.types import ConfigResourceType
+from minikafka.security.acls import CLUSTER_NAME, Operation, ResourceType
 
 # -- what is needed ---------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,41 @@
+"""What a connection, and whoever answers a request, may reach of its broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from minikafka.authorization.service import Authorization
+from minikafka.replication.replicas import ReplicaManager
+from minikafka.replication.reporter import ReplicaReporter
+from minikafka.server.connections import ConnectionRegistry
+from minikafka.server.context import BrokerContext
+from minikafka.server.group_service import GroupService
+from minikafka.server.membership import Membership
+from minikafka.server.metadata_cache import MetadataCache
+from minikafka.server.producer_ids import ProducerIds
+from minikafka.server.quotas import ClientQuotas
+from minikafka.server.topic_requests import TopicRequests
+
+if TYPE_CHECKING:
+    from minikafka.server.api.spec import Handlers
+from minikafka.transport.request_memory import RequestMemory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Parts of one broker; its life, its disk and what follows the image are not among them."""
+
+    context: BrokerContext
+    handlers: Handlers
+    metadata: MetadataCache
+    authorization: Authorization
+    quotas: ClientQuotas
+    request_memory: RequestMemory | None
+    membership: Membership
+    connections: ConnectionRegistry
+    topics: TopicRequests
+    producer_ids: ProducerIds
+    replicas: ReplicaManager
+    reporter: ReplicaReporter
+    groups: GroupService
