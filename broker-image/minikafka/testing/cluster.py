@@ -40,7 +40,7 @@ class MiniKafkaCluster(ChaosSession):
         tls: whether clients need TLS; the authority's certificate is in `ca_path`.
         users: who may log in, by SASL PLAIN: passwords by name; without it nobody has to.
         in_process: brokers are threads of this process, with their data in memory, and start in a tenth of a second;
-            otherwise they are processes with files, and die by a real kill -9.
+            otherwise they are processes with files, and die by a real kill -9. `close` writes that data to a `folder`.
         folder: where data, event logs and the journal go; a temporary folder when none is given, which `close` removes, or,
             where this program is killed, the next cluster.
 
@@ -124,6 +124,8 @@ class MiniKafkaCluster(ChaosSession):
         if isinstance(self.ground, ProcessesGround):
             self.ground.crash()
         self.ground.down()
+        if isinstance(self.ground, ThreadsGround) and self._scratch is None:
+            self.ground.write_disks()
         self._let_go()
 
     def _let_go(self) -> None:

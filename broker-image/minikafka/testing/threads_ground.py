@@ -60,7 +60,7 @@ class _Ports:
 
 
 class ThreadsGround(BrokerVerbs):
-    """Brokers 1 to N. `folder` gets event logs and what each broker says; data is in memory."""
+    """Brokers 1 to N. `folder` gets event logs and what each broker says; data is in memory until `write_disks`."""
 
     name = "threads"
     clock = MACHINE_CLOCK
@@ -139,6 +139,14 @@ class ThreadsGround(BrokerVerbs):
             self._links.close()
         self._ports.close()
         return []
+
+    def write_disks(self) -> None:
+        """Write what the brokers' disks hold to where brokers that are processes have it; once, when all have ended."""
+        while self._disks:
+            broker, disk = self._disks.popitem()
+            target = self.folder / f"broker-{broker}" / "data"
+            target.mkdir()
+            _copy(disk, DATA, target)
 
     # -- a look --------------------------------------------------------------------------------------------------------
 
@@ -282,7 +290,7 @@ class ThreadsGround(BrokerVerbs):
     def replica_log(self, broker: int, topic_partition: TopicPartition) -> ReplicaLog:
         with tempfile.TemporaryDirectory(prefix="minikafka-replica-") as scratch:
             thread, disk = self._threads[broker], self._disks[broker]
-            thread.call(lambda: _copy(disk, DATA, Path(scratch), str(topic_partition)))
+            thread.call(lambda: _copy(disk, DATA, Path(scratch), [str(topic_partition)]))
             return read_replica_log(broker, topic_partition, Path(scratch))
 
     def collect_events(self, folder: Path) -> None:
@@ -300,12 +308,12 @@ def _new_disk() -> MemoryFileSystem:
     return disk
 
 
-def _copy(disk: MemoryFileSystem, source: str, target: Path, replica: str) -> None:
-    """The checkpoints, and the files of one replica."""
+def _copy(disk: MemoryFileSystem, source: str, target: Path, replicas: Sequence[str] | None = None) -> None:
+    """The checkpoints, and the files of some replicas, or of all."""
     for name in disk.listdir(source):
         path = f"{source}/{name}"
         if not disk.is_dir(path):
             (target / name).write_bytes(disk.read_bytes(path))
-        elif name == replica:
+        elif replicas is None or name in replicas:
             (target / name).mkdir()
-            _copy(disk, path, target / name, replica)
+            _copy(disk, path, target / name)

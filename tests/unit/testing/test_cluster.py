@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from minikafka.cli.main import main
 from minikafka.local.layout import HOOKS
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.metadata.store import StoreError
@@ -323,6 +324,19 @@ def test_a_cluster_that_cannot_be(brokers: int, settings: dict[str, str], words:
         with pytest.raises(VerbRefused, match=words.partition(": a cluster")[0]):
             MiniKafkaCluster(brokers, settings, folder=tmp_path)  # processes, of which none is started
         assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_has_the_data_of_brokers_in_this_process_once_they_have_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with MiniKafkaCluster(1, in_process=True, folder=tmp_path) as cluster:
+        topic = cluster.create_topic(replication_factor=1)
+        assert send(cluster, topic, "kept") == [None]
+    cluster.close()
+    data = tmp_path / "cluster/broker-1/data"
+    assert main(["dump-log", str(data / f"{topic}-0"), "--records"]) == 0
+    assert "kept" in capsys.readouterr().out
+    assert "node.id=1" in (data / "meta.properties").read_text()
 
 
 def test_a_folder_that_has_a_cluster_is_left_alone(tmp_path: Path) -> None:
