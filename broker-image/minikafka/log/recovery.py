@@ -359,13 +359,15 @@ class LogLoader:
         if epoch < last_epoch or epoch < UNDEFINED_EPOCH:
             return False
         epochs = self.epochs
-        known = epochs.epoch_for_offset(offset)
-        if known == UNDEFINED_EPOCH or epoch > epochs.latest:
+        known, first = epochs.epoch_for_offset(offset), epochs.earliest_entry
+        if first is None or epoch > epochs.latest:
             return True
+        if offset < first.start_offset and (epoch < first.epoch or offset < self.log_start_offset):
+            return True  # it is not known any more, or never was
         goes_on = epoch == last_epoch
         if known == epoch and (goes_on or self.config.compact or epochs.start_offset_of(epoch) == offset):
             return True
-        if epoch in (last_epoch, known, epochs.latest):
+        if known == UNDEFINED_EPOCH or epoch in (last_epoch, known, epochs.latest):
             raise _EpochsContradicted(f"epoch {epoch} {'goes on' if goes_on else 'begins'} at offset {offset}")
         return False
 

@@ -483,7 +483,16 @@ def test_a_torn_epoch_checkpoint_that_looks_whole(torn: bytes, segment_bytes: in
     assert open_log(fs, config, clean=False, recovery_point=36).epochs.entries == [(0, 0), (1, 15)]
 
 
-@pytest.mark.parametrize(("start", "checkpoint"), [(0, b"0 0\n1 14\n2 30\n"), (21, b"1 2\n2 3\n")])
+@pytest.mark.parametrize(
+    ("start", "checkpoint"),
+    [
+        (0, b"0 0\n1 14\n2 30\n"),
+        (21, b"1 2\n2 3\n"),
+        (0, b"0 1\n2 30\n"),
+        (0, b"1 18\n2 30\n"),
+        (0, b"0 3\n1 15\n2 30\n"),
+    ],
+)
 def test_a_checkpoint_that_is_wrong_elsewhere(start: int, checkpoint: bytes) -> None:
     """In an earlier epoch, or where the last one seems to cover the log's start."""
     config = LogConfig(segment_bytes=200 if start else 1 << 20)
