@@ -124,16 +124,10 @@ class LogLoader:
         if self.restart is not None:
             self.epochs.clear()
         segments.open(self._without_deleted(bases))
-        try:
-            self._load_segments()
-        except _EpochsContradicted as contradiction:
-            self._rebuild_epochs(f"{self.directory}/{CHECKPOINT_NAME}: {contradiction}")
-            self.recovered.clear()
-            self._load_segments()
+        self._load_segments()
         if not self.clean and segments and self.recovery_point > segments.active.next_offset:
             self.notes.append(f"the recovery point {self.recovery_point} is beyond the end: everything is recovered")
             self.recovery_point = 0
-            self.recovered.clear()
             self._load_segments()
         if not segments:
             segments.add(self.log_start_offset)
@@ -269,7 +263,15 @@ class LogLoader:
     # -- segments
 
     def _load_segments(self) -> None:
+        try:
+            self._load_each()
+        except _EpochsContradicted as contradiction:
+            self._rebuild_epochs(f"{self.directory}/{CHECKPOINT_NAME}: {contradiction}")
+            self._load_each()
+
+    def _load_each(self) -> None:
         segments = self.segments
+        self.recovered.clear()
         self.last_epoch = UNDEFINED_EPOCH
         first_unsafe = len(segments)
         if not self.clean:

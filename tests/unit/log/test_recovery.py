@@ -483,6 +483,24 @@ def test_a_torn_epoch_checkpoint_that_looks_whole(torn: bytes, segment_bytes: in
     assert open_log(fs, config, clean=False, recovery_point=36).epochs.entries == [(0, 0), (1, 15)]
 
 
+@pytest.mark.parametrize("recovery_point", [36, 99])
+def test_a_torn_epoch_checkpoint_before_everything_is_recovered(recovery_point: int) -> None:
+    """It is found only once the end of the log is known to be damaged, too."""
+    config = LogConfig(segment_bytes=200, cleanup_policy="compact")  # segments that are not read are not compared
+    fs, log = filled(5, config)
+    log.assign_epoch(1, 15)
+    for n in range(7):
+        log.append_as_leader(batch(3), 1, NOW_MS + n)
+    log.flush()
+    last = log.segments.active
+    fs.kill()
+    fs.write_atomic(f"{DIR}/{CHECKPOINT_NAME}", b"0\n2\n0 0\n1 18\n")
+    fs.corrupt(last.path, last.size - 1, 1)
+    log = open_log(fs, config, clean=False, recovery_point=recovery_point)
+    assert (log.log_end_offset, log.epochs.entries) == (33, [(0, 0), (1, 15)])
+    assert_sound(fs, log)
+
+
 @pytest.mark.parametrize(
     ("start", "checkpoint"),
     [
