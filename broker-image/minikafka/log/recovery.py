@@ -120,7 +120,7 @@ class LogLoader:
         if self.fsync_failed:
             self.clean = False
             self._write_again(bases)
-        self._load_epochs()
+        self._load_epochs(bases)
         if self.restart is not None:
             self.epochs.clear()
         segments.open(self._without_deleted(bases))
@@ -248,7 +248,13 @@ class LogLoader:
         if self.restored_bytes:
             self.notes.append(f"{self.restored_bytes} unflushed bytes restored")
 
-    def _load_epochs(self) -> None:
+    def _load_epochs(self, bases: list[int]) -> None:
+        path = f"{self.directory}/{CHECKPOINT_NAME}"
+        if not self.fs.exists(path) and any(
+            self.fs.file_size(segment_path(self.directory, base, "log")) for base in bases
+        ):
+            self._rebuild_epochs(f"{path}: it is not there")
+            return
         try:
             self.epochs = LeaderEpochCache.load(self.fs, self.directory)
         except MalformedCheckpoint as error:
@@ -293,7 +299,11 @@ class LogLoader:
                 return
 
     def _gap(self, before: Segment, segment: Segment) -> bool:
-        if self.config.compact:
+        """Whether records are missing between two segments. Of a compacted log that is no damage where they had been flushed.
+
+        Above that a power loss may have taken the end of one, and left the name of the next.
+        """
+        if self.config.compact and segment.base_offset <= self.flushed_until:
             return segment.base_offset < before.next_offset
         return segment.base_offset != before.next_offset
 
@@ -321,7 +331,7 @@ class LogLoader:
                 or header.last_offset_delta < 0
                 or header.last_offset > OFFSET_MAX
                 or (base != segment.next_offset and not (self.config.compact and base > segment.next_offset))
-                or not self._epoch_fits(epoch, base, last_epoch)
+                or not self._epoch_fits(header, last_epoch)
             ):
                 break
             if epoch > epochs.latest:
@@ -337,39 +347,53 @@ class LogLoader:
         return end == size
 
     def _check_epochs(self, segments: Sequence[Segment]) -> None:
-        """Compare the epoch checkpoint with the records of segments that are not read whole: where each epoch begins and ends.
+        """Compare the epoch checkpoint with the records of segments that are not read whole: their ends, and the last entry's.
 
         A power loss may have torn what was written since the last flush so that it still looks like a checkpoint. Raises
         _EpochsContradicted.
         """
-        if self.config.compact or not segments:
-            return  # a compacted log need not have these batches any more
+        if not segments:
+            return
         start, end = max(segments[0].base_offset, self.log_start_offset), segments[-1].next_offset
-        begins = [offset for _, offset in self.epochs.entries if start < offset < end]
-        for offset in (start, *(each + n for each in begins for n in (-1, 0)), end - 1):
-            known, batch = self.epochs.epoch_for_offset(offset), _batch_at(segments, offset)
-            if known != UNDEFINED_EPOCH and batch is not None and batch.partition_leader_epoch != known:
-                raise _EpochsContradicted(f"offset {offset} is of epoch {batch.partition_leader_epoch}, not {known}")
+        last = [offset for _, offset in self.epochs.entries if start < offset < end][-1:]
+        for offset in (start, *(each + n for each in last for n in (-1, 0)), end - 1):
+            batch = _batch_at(segments, offset)
+            if batch is None:
+                continue
+            at, epoch = max(offset, batch.base_offset), batch.partition_leader_epoch
+            before, after = _batch_at(segments, batch.base_offset - 1), _batch_at(segments, batch.next_offset)
+            is_damaged = (before is not None and before.partition_leader_epoch > epoch) or (
+                after is not None and after.partition_leader_epoch < epoch
+            )
+            if not is_damaged and self.epochs.epoch_for_offset(at) != epoch and not self._is_unknown(epoch, at):
+                raise _EpochsContradicted(f"offset {at} is of epoch {epoch}")
 
-    def _epoch_fits(self, epoch: int, offset: int, last_epoch: int) -> bool:
-        """Whether a batch may have this epoch: what the checkpoint says, or later than all it knows.
+    def _is_unknown(self, epoch: int, offset: int) -> bool:
+        """Whether an epoch is one that the checkpoint does not know any more, or never did."""
+        first = self.epochs.earliest_entry
+        return first is None or (
+            offset < first.start_offset and (epoch < first.epoch or offset < self.log_start_offset)
+        )
+
+    def _epoch_fits(self, header: BatchHeader, last_epoch: int) -> bool:
+        """Whether a batch may have its epoch: what the checkpoint says, or later than all it knows.
 
         The checkpoint is written before the first batch of an epoch, but fsynced only with the next flush. So a power loss may
-        have taken its newest entries; or it has torn the last one, whose epoch then seems to begin elsewhere. Raises
-        _EpochsContradicted for that. Any other epoch is damage: it lies outside the CRC.
+        have taken its newest entries; or it has torn the last one, which then seems to be of another epoch, or to begin
+        elsewhere. Raises _EpochsContradicted for that. Any other epoch is damage: it lies outside the CRC.
         """
+        epoch, offset = header.partition_leader_epoch, header.base_offset
         if epoch < last_epoch or epoch < UNDEFINED_EPOCH:
             return False
         epochs = self.epochs
-        known, first = epochs.epoch_for_offset(offset), epochs.earliest_entry
-        if first is None or epoch > epochs.latest:
+        if epoch > epochs.latest or self._is_unknown(epoch, offset):
             return True
-        if offset < first.start_offset and (epoch < first.epoch or offset < self.log_start_offset):
-            return True  # it is not known any more, or never was
+        known = epochs.epoch_for_offset(offset)
         goes_on = epoch == last_epoch
-        if known == epoch and (goes_on or self.config.compact or epochs.start_offset_of(epoch) == offset):
+        begins_there = self.config.compact or epochs.start_offset_of(epoch) == offset
+        if known == epoch == epochs.epoch_for_offset(header.last_offset) and (goes_on or begins_there):
             return True
-        if known == UNDEFINED_EPOCH or epoch in (last_epoch, known, epochs.latest):
+        if goes_on or known in (UNDEFINED_EPOCH, epoch) or epochs.latest in (known, epoch):
             raise _EpochsContradicted(f"epoch {epoch} {'goes on' if goes_on else 'begins'} at offset {offset}")
         return False
 
@@ -382,7 +406,9 @@ class LogLoader:
 
 
 def _batch_at(segments: Sequence[Segment], offset: int) -> BatchHeader | None:
-    """Return the batch that holds an offset, or None where there is none."""
+    """Return the batch that holds an offset, or the next one of its segment, or None where there is none."""
+    if offset < segments[0].base_offset:
+        return None
     segment = segments[bisect_right(segments, offset, key=_BASE_OFFSET) - 1]
     try:
         return next((found.header for found in segment.walk(segment.locate(offset), HEADER_BYTES)), None)

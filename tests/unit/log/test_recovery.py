@@ -133,9 +133,23 @@ def test_a_compacted_log_may_have_holes() -> None:
     bases = [segment.base_offset for segment in log.segments]
     fs.kill()
     fs.remove(f"{DIR}/{bases[1]:020d}.log")
-    recovered = open_log(fs, config, clean=False)
+    recovered = open_log(fs, config, clean=False, recovery_point=bases[2])
     assert recovered.log_end_offset == 36
     assert recovered.read(bases[1], 10**6, 36).read() == recovered.read(bases[2], 10**6, 36).read()
+
+
+def test_what_a_compacted_log_has_not_flushed_has_no_holes_after_a_power_loss() -> None:
+    """The first step of a flush makes the names of new segments durable, before their data."""
+    config = LogConfig(segment_bytes=200, cleanup_policy="compact")
+    fs, log = filled(1, config)
+    log.flush()
+    for n in range(6):
+        log.append_as_leader(batch(3), 0, NOW_MS + n)
+    fs.fsync_dir(DIR)
+    fs.power_loss()
+    recovered = open_log(fs, config, clean=False, recovery_point=3)
+    assert (recovered.log_end_offset, recovered.flushed_offset) == (3, 3)
+    assert_sound(fs, recovered)
 
 
 def test_damage_in_a_compacted_log_deletes_the_later_segments_too() -> None:
@@ -461,7 +475,16 @@ def test_epochs_are_whole_again_only_when_the_indexes_are() -> None:
 @pytest.mark.parametrize("segment_bytes", [1 << 20, 200])
 @pytest.mark.parametrize(
     "torn",
-    [b"0 0\n1 1\n", b"0 0\n1 3\n", b"0 0\n1 6\n", b"0 0\n1 14\n", b"0 0\n1 19\n", b"0 0\n1 33\n", b"0 0\n1 99\n"],
+    [
+        b"0 0\n1 1\n",
+        b"0 0\n1 3\n",
+        b"0 0\n1 6\n",
+        b"0 0\n1 14\n",
+        b"0 0\n1 19\n",
+        b"0 0\n1 33\n",
+        b"0 0\n1 99\n",
+        b"0 0\n7 15\n",
+    ],
 )
 def test_a_torn_epoch_checkpoint_that_looks_whole(torn: bytes, segment_bytes: int, recovery_point: int) -> None:
     """Of `1 15` a torn sector left another number. Records tell, whether they are read whole or lie below the recovery point."""
@@ -481,6 +504,68 @@ def test_a_torn_epoch_checkpoint_that_looks_whole(torn: bytes, segment_bytes: in
     assert_sound(fs, log)
     fs.kill()
     assert open_log(fs, config, clean=False, recovery_point=36).epochs.entries == [(0, 0), (1, 15)]
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+@pytest.mark.parametrize("recovery_point", [0, 25])
+@pytest.mark.parametrize(
+    ("start", "checkpoint"),
+    [
+        (0, b"1 0\n3 15\n"),
+        (0, b"1 0\n3 8\n"),
+        (0, b"1 0\n8 10\n"),
+        (0, b"1 0\n2 10\n"),
+        (0, b"1 8\n"),
+        (0, b"1 12\n"),
+        (0, b"3 0\n"),
+        (16, b"3 6\n"),
+        (0, None),
+    ],
+)
+def test_epochs_are_those_of_the_records(
+    start: int, checkpoint: bytes | None, recovery_point: int, policy: str
+) -> None:
+    """Whatever a torn checkpoint says, or where there is none: 1 from 0, and 3 from 10 on."""
+    config = LogConfig(segment_bytes=210, cleanup_policy=policy)
+    fs, log = filled(0, config)
+    for epoch in (1, 1, 3, 3, 3):
+        log.append_as_leader(batch(5), epoch, NOW_MS)
+    log.flush()
+    whole = contents(log)
+    fs.kill()
+    if checkpoint is None:
+        fs.remove(f"{DIR}/{CHECKPOINT_NAME}")
+    else:
+        fs.write_atomic(f"{DIR}/{CHECKPOINT_NAME}", b"0\n%d\n" % checkpoint.count(b"\n") + checkpoint)
+    opened = open_log(fs, config, clean=False, recovery_point=recovery_point, log_start_offset=start)
+    assert opened.epochs.entries == ([(3, 16)] if start else [(1, 0), (3, 10)])
+    assert (opened.log_start_offset, opened.log_end_offset) == (start, 25)
+    assert start or contents(opened) == whole
+
+
+def test_an_epoch_without_records_begins_behind_them() -> None:
+    fs, log = filled(0)
+    for _ in range(2):
+        log.append_as_leader(batch(5), 1, NOW_MS)
+    log.assign_epoch(2, 10)
+    log.flush()
+    fs.kill()
+    fs.write_atomic(f"{DIR}/{CHECKPOINT_NAME}", b"0\n2\n1 0\n2 8\n")
+    opened = open_log(fs, clean=False)
+    assert (opened.log_end_offset, opened.epochs.entries) == (10, [(1, 0)])
+
+
+def test_a_damaged_epoch_where_nothing_is_read_takes_no_record() -> None:
+    """Below the recovery point damage is not looked for; the checkpoint is right, and the batches beside it say so."""
+    config = LogConfig(segment_bytes=210)
+    fs, log = filled(0, config)
+    for epoch in (1, 1, 3, 3, 3):
+        log.append_as_leader(batch(5), epoch, NOW_MS)
+    log.flush()
+    fs.kill()
+    fs.corrupt(FIRST, EPOCH_BYTES[-1], 1 ^ 3)
+    opened = open_log(fs, config, clean=False, recovery_point=25)
+    assert (opened.log_end_offset, opened.epochs.entries) == (25, [(1, 0), (3, 10)])
 
 
 @pytest.mark.parametrize("recovery_point", [36, 99])
