@@ -69,7 +69,7 @@ CORE = (
     Bug("m17", "recovery trusts what the CRC covers, and forgets what it does not: offset and epoch", "R17",
         "log/recovery.py",
         "                or (base != segment.next_offset and not (self.config.compact and base > segment.next_offset))\n"
-        "                or not self._epoch_fits(epoch, base, last_epoch)\n", "",
+        "                or not self._epoch_fits(header, last_epoch)\n", "",
         (f"{LOG}/test_recovery.py",)),
     Bug("m18", "a log start that moved is not made durable", "R11", "log/manager.py",
         "_run([self._prepare_log_starts(directory)]", "(lambda *_: None)([self._prepare_log_starts(directory)]",
