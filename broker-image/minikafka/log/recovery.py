@@ -89,6 +89,7 @@ class LogLoader:
         self.clean = clean
         self.recovery_point = recovery_point
         self.flushed_until = recovery_point
+        self.gaps_until = recovery_point
         self.log_start_offset = log_start_offset
         self.segments = SegmentList(fs, directory, config, tail_directory, volume)
         self.epochs = LeaderEpochCache(fs, directory)
@@ -125,9 +126,9 @@ class LogLoader:
             self.epochs.clear()
         segments.open(self._without_deleted(bases))
         self._load_segments()
-        if not self.clean and segments and self.recovery_point > segments.active.next_offset:
-            self.notes.append(f"the recovery point {self.recovery_point} is beyond the end: everything is recovered")
-            self.recovery_point = 0
+        if not self.clean and segments and self.gaps_until > segments.active.next_offset:
+            self.notes.append(f"the recovery point {self.gaps_until} is beyond the end: everything is recovered")
+            self.recovery_point = self.gaps_until = 0
             self._load_segments()
         if not segments:
             segments.add(self.log_start_offset)
@@ -293,7 +294,7 @@ class LogLoader:
             if n >= first_unsafe:
                 whole = self._recover(segment)
             else:
-                whole = self._load(segment)
+                whole = self._load(n)
             if not whole:
                 self._drop_from(n + 1, "it follows a damaged segment")
                 return
@@ -303,15 +304,17 @@ class LogLoader:
 
         Above that a power loss may have taken the end of one, and left the name of the next.
         """
-        if self.config.compact and segment.base_offset <= self.flushed_until:
+        if self.config.compact and segment.base_offset <= self.gaps_until:
             return segment.base_offset < before.next_offset
         return segment.base_offset != before.next_offset
 
-    def _load(self, segment: Segment) -> bool:
+    def _load(self, n: int) -> bool:
+        segment = self.segments[n]
         try:
             segment.load()
         except (CorruptIndex, CorruptBatch) as error:
             self.notes.append(f"{error}: segment recovered")
+            self._check_epochs(self.segments[:n])
             return self._recover(segment)
         self.last_epoch = self.epochs.epoch_for_offset(segment.next_offset - 1)
         return True
@@ -369,11 +372,9 @@ class LogLoader:
                 raise _EpochsContradicted(f"offset {at} is of epoch {epoch}")
 
     def _is_unknown(self, epoch: int, offset: int) -> bool:
-        """Whether an epoch is one that the checkpoint does not know any more, or never did."""
+        """Whether an epoch is one of those before the first that the checkpoint knows."""
         first = self.epochs.earliest_entry
-        return first is None or (
-            offset < first.start_offset and (epoch < first.epoch or offset < self.log_start_offset)
-        )
+        return first is None or (offset < first.start_offset and epoch < first.epoch)
 
     def _epoch_fits(self, header: BatchHeader, last_epoch: int) -> bool:
         """Whether a batch may have its epoch: what the checkpoint says, or later than all it knows.
@@ -382,11 +383,12 @@ class LogLoader:
         have taken its newest entries; or it has torn the last one, which then seems to be of another epoch, or to begin
         elsewhere. Raises _EpochsContradicted for that. Any other epoch is damage: it lies outside the CRC.
         """
-        epoch, offset = header.partition_leader_epoch, header.base_offset
+        epoch = header.partition_leader_epoch
+        offset = max(header.base_offset, self.log_start_offset)  # the checkpoint does not speak of what lies below
         if epoch < last_epoch or epoch < UNDEFINED_EPOCH:
             return False
         epochs = self.epochs
-        if epoch > epochs.latest or self._is_unknown(epoch, offset):
+        if epoch > epochs.latest or header.last_offset < offset or self._is_unknown(epoch, offset):
             return True
         known = epochs.epoch_for_offset(offset)
         goes_on = epoch == last_epoch
