@@ -39,7 +39,7 @@ from minikafka_chaos.session.evidence import CommittedLog, acknowledgements, wri
 from minikafka_chaos.session.groups import OFFSETS_TOPIC, GroupOffsets, describe_groups, make_offsets_topic
 from minikafka_chaos.session.hooks import TURN_ON, BrokerHooks
 from minikafka_chaos.session.partitions import ask, committed_batches, prefer
-from minikafka_chaos.session.settings import Setting, as_text
+from minikafka_chaos.session.settings import Setting, as_text, printable
 from minikafka_chaos.verdict.claims import Terms
 from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge
 
@@ -53,6 +53,8 @@ POLL_S = 0.02
 UNKNOWN_TOPIC_S = 2.0
 """So long brokers may say that there is no such topic: one may just have been made by somebody else."""
 TOPICS_NAMED_MAX = 10
+PARTITIONS_MAX = 100_000
+"""As many librdkafka asks for at once."""
 NO_ACKNOWLEDGEMENTS = f"the brokers tell no acknowledgements, for they have no hooks: {TURN_ON}"
 
 ALL_TOPICS = {
@@ -352,11 +354,12 @@ class ChaosSession:
             raise VerbRefused(
                 f"replication_factor: {replication_factor} is not between 1 and {brokers}, the number of brokers"
             )
-        if partitions < 1:
-            raise VerbRefused(f"partitions: {partitions} is not at least 1")
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise VerbRefused(f"partitions: {partitions} is not between 1 and {PARTITIONS_MAX}")
         name = f"topic-{uuid.uuid4().hex[:8]}" if name is None else name
         if not isinstance(name, str):
             raise VerbRefused(f"name: {name!r} is not text")
+        printable("name", name)
         settings = as_text("config", {} if config is None else config)
         if self._view_of(name, deadline):
             raise VerbRefused(f"name: topic {name} is there already")
@@ -364,7 +367,7 @@ class ChaosSession:
         try:
             self.ground.clients.create_topic(plan, deadline.left)
         except TopicNotMade as error:
-            raise VerbRefused(str(error)) from error
+            raise VerbRefused(" ".join(str(error).split())) from error
         self.topics.append(name)
         return name
 

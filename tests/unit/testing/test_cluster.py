@@ -237,7 +237,13 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(
         (lambda: cluster.kill(True), "broker True does not exist"),
         (lambda: cluster.leader(topic, deadline_s=-1), "deadline_s: -1 is not a number of seconds from 0 to 86400"),
         (lambda: cluster.heal(deadline_s="9"), "deadline_s: '9' is not a number"),  # type: ignore[arg-type]
-        (lambda: cluster.create_topic(partitions=0), "partitions: 0 is not at least 1"),
+        (lambda: cluster.create_topic(partitions=0), "partitions: 0 is not between 1 and 100000"),
+        (lambda: cluster.create_topic(partitions=10**30), "partitions: 10+ is not between 1 and 100000"),
+        (lambda: cluster.create_topic(config={"retention.ms": "1\n2"}), "retention.ms=1 2: not a whole number"),
+        (lambda: cluster.create_topic("a\nb"), r"name: 'a\\nb' is not text that can be printed"),
+        (lambda: cluster.create_topic("\ud800"), "name: .* is not text that can be printed"),
+        (lambda: cluster.create_topic(config={"\ud800": 1}), "config: .* is not text that can be printed"),
+        (lambda: cluster.create_topic(config={"retention.ms": "1\0"}), r"retention.ms: '1\\x00' is not text that"),
         (lambda: cluster.inject_error("Produce", 999), "code: 999 is not the number"),
         (
             lambda: cluster.inject_error("Produce", 29, "ordres"),
