@@ -38,7 +38,7 @@ from minikafka_chaos.session.errors import VerbRefused
 from minikafka_chaos.session.evidence import CommittedLog, acknowledgements, write_history
 from minikafka_chaos.session.groups import OFFSETS_TOPIC, GroupOffsets, describe_groups, make_offsets_topic
 from minikafka_chaos.session.hooks import TURN_ON, BrokerHooks
-from minikafka_chaos.session.partitions import ask, committed_batches, prefer
+from minikafka_chaos.session.partitions import TIMEOUT_S, ask, committed_batches, prefer
 from minikafka_chaos.session.settings import Setting, as_text, printable
 from minikafka_chaos.verdict.claims import Terms
 from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge
@@ -55,6 +55,8 @@ UNKNOWN_TOPIC_S = 2.0
 TOPICS_NAMED_MAX = 10
 PARTITIONS_MAX = 100_000
 """As many librdkafka asks for at once."""
+GONE = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+"""What brokers say of a topic that is not there any more."""
 NO_ACKNOWLEDGEMENTS = f"the brokers tell no acknowledgements, for they have no hooks: {TURN_ON}"
 
 ALL_TOPICS = {
@@ -371,13 +373,19 @@ class ChaosSession:
         self.topics.append(name)
         return name
 
-    def delete_topics(self) -> None:
+    def delete_topics(self, deadline_s: float = DEADLINE_S) -> None:
         """Delete the topics that this session has made; returns when the controller has."""
+        deadline = Deadline(deadline_s)
         self._check_open()
-        if self.topics:
-            wanted = {"topic_names": self.topics, "timeout": 10_000}
-            ask(self.ground.live_bootstrap, self.ground.security, ApiKey.DELETE_TOPICS, 5, wanted)
-        self.topics.clear()
+        while self.topics:
+            wanted = {"topic_names": self.topics, "timeout": int(deadline.at_most(TIMEOUT_S) * 1000)}
+            answer = ask(self.ground.live_bootstrap, self.ground.security, ApiKey.DELETE_TOPICS, 5, wanted, deadline)
+            refused = {each.name: each.error_code for each in answer.responses if each.error_code not in GONE}
+            self.topics[:] = refused
+            if refused and deadline.is_over:
+                name, code = next(iter(refused.items()))
+                raise ToolTrouble(f"topic {name} could not be deleted: {ErrorCode(code).name}")
+            time.sleep(POLL_S if refused else 0)
 
     def partitions(self, topic: str, deadline_s: float = DEADLINE_S) -> dict[TopicPartition, PartitionView]:
         """Leader, replicas and ISR of each partition as brokers tell them now."""

@@ -286,6 +286,7 @@ def test_a_verb_that_nobody_can_answer_ends_with_its_deadline() -> None:
             lambda: cluster.wait_full_isr(deadline_s=0.1),
             lambda: cluster.records(topic, deadline_s=0.1),
             lambda: cluster.groups(deadline_s=0.1),
+            lambda: cluster.delete_topics(deadline_s=0.1),
         )
         assert [
             each for each in verbs if not any(in_time(each) for _ in range(3))
