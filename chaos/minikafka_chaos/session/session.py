@@ -176,7 +176,7 @@ class ChaosSession:
 
     def power_loss(self, broker: int, mode: str = "all") -> None:
         """Crash a broker, and lose what it had not flushed: `all` of it, or a part (`torn`), and `garbage` follows."""
-        if mode not in WIPE_MODES:
+        if mode not in tuple(WIPE_MODES):
             raise VerbRefused(f"mode: {mode!r} is not one of {', '.join(WIPE_MODES)}")
         self._needs(broker, BrokerCondition.RUNNING, BrokerCondition.PAUSED)
         self._do(Verb.POWER_LOSS, broker, parameters=Parameters(mode=WIPE_MODES[mode]))
@@ -226,7 +226,7 @@ class ChaosSession:
 
         One way only: what it sends (`outbound`) or is sent (`inbound`).
         """
-        if direction not in DIRECTIONS:
+        if direction not in tuple(DIRECTIONS):
             raise VerbRefused(f"direction: {direction!r} is not one of {', '.join(DIRECTIONS)}")
         self._check_open()
         if (why := self.ground.without_links) is not None:
@@ -280,7 +280,7 @@ class ChaosSession:
         `api` as in Kafka's message definitions (`Produce`), `code` by name or number. Each broker that runs now lets `after`
         requests pass and refuses `count`, without it all of them until `heal`.
         """
-        if isinstance(code, int):
+        if type(code) is int:  # True is 1 elsewhere
             try:
                 code = ErrorCode(code).name
             except ValueError:
@@ -305,7 +305,7 @@ class ChaosSession:
 
     def requests(self, api: str) -> list[Mapping[str, Any]]:
         """The clients' requests of an API since it was observed last."""
-        if api not in self._observations:
+        if api not in tuple(self._observations):
             raise VerbRefused(f"api: nobody has observed {api!r}")
         return self._observations[api].requests
 
@@ -365,6 +365,12 @@ class ChaosSession:
         settings = as_text("config", {} if config is None else config)
         if self._view_of(name, deadline):
             raise VerbRefused(f"name: topic {name} is there already")
+        dead = [each for each in self.ground.brokers if self.ground.condition(each) is BrokerCondition.DEAD]
+        if replication_factor > brokers - len(dead):  # nobody brings them back while this waits
+            raise VerbRefused(
+                f"replication_factor: {replication_factor} needs as many brokers that live, and of {brokers} these are "
+                f"dead: {', '.join(map(str, dead))}"
+            )
         plan = TopicPlan(name, partitions, replication_factor, None, settings)
         try:
             self.ground.clients.create_topic(plan, deadline.left)
@@ -393,6 +399,8 @@ class ChaosSession:
 
     def _partitions(self, topic: str, deadline: Deadline) -> dict[TopicPartition, PartitionView]:
         self._check_open()
+        if not isinstance(topic, str):
+            raise VerbRefused(f"topic: {topic!r} is not text")
         unknown_s = min(UNKNOWN_TOPIC_S, deadline.seconds)
         unknown_until = time.monotonic() + unknown_s
         while not (found := self._view_of(topic, deadline)):
@@ -465,8 +473,8 @@ class ChaosSession:
         where = TopicPartition(topic, partition)
         while True:
             partitions = self._partitions(topic, deadline)
-            if where not in partitions:
-                raise VerbRefused(f"partition: {topic} has no partition {partition}")
+            if type(partition) is not int or where not in partitions:  # True is 1 elsewhere
+                raise VerbRefused(f"partition: {topic} has no partition {partition!r}")
             view = partitions[where]
             if holds(view):
                 return view
@@ -497,8 +505,14 @@ class ChaosSession:
         if not self._hooks:
             return Verdict.without_judgement(Outcome.ERROR, NO_ACKNOWLEDGEMENTS)
         deadline = Deadline(deadline_s)
+        if topics is not None and (
+            isinstance(topics, str)
+            or not isinstance(topics, Sequence)
+            or not all(isinstance(each, str) for each in topics)
+        ):
+            raise VerbRefused(f"topics: {topics!r} is not a list of names")
         self._heal(deadline)
-        names = list(self.topics if topics is None else topics) or [
+        names = list(dict.fromkeys(self.topics if topics is None else topics)) or [
             name for name, internal in self._all_topics(deadline).items() if not internal
         ]
         folder = Path(tempfile.mkdtemp(prefix="verdict-", dir=self.folder))

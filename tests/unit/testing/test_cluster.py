@@ -62,7 +62,7 @@ def test_a_killed_leader_loses_nothing_that_all_replicas_had(cluster: MiniKafkaC
     assert cluster.leader(topic, 0, other_than=killed) != killed
     assert send(cluster, topic, "c") == [None]
     assert values(cluster, topic) == ["a", "b", "c"]
-    verdict = cluster.verdict()
+    verdict = cluster.verdict([topic, topic])
     assert (verdict.outcome, verdict.counts["acknowledged"]) == (Outcome.PASSED, 3)
 
 
@@ -228,22 +228,30 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(
         ),
         (lambda: cluster.move_leader(topic, 0, 3), "broker 3 is dead: it has to be running"),
         (lambda: cluster.create_topic(topic), "is there already"),
+        (cluster.create_topic, "replication_factor: 3 needs as many brokers that live, and .* dead: 3"),
         (lambda: cluster.create_topic(replication_factor=4), "replication_factor: 4 is not between 1 and 3"),
         (lambda: cluster.create_topic(partitions="2"), "partitions: '2' is not a whole number"),  # type: ignore[arg-type]
-        (lambda: cluster.create_topic("a b"), "topic a b could not be created"),
-        (lambda: cluster.create_topic(""), "could not be created"),
-        (lambda: cluster.create_topic(config={"no.such.key": "1"}), "no.such.key"),
+        (lambda: cluster.create_topic("a b", 1, 2), "topic a b could not be created"),
+        (lambda: cluster.create_topic("", 1, 2), "could not be created"),
+        (lambda: cluster.create_topic(None, 1, 2, {"no.such.key": "1"}), "no.such.key"),
         (lambda: cluster.kill("1"), "broker '1' does not exist"),  # type: ignore[arg-type]
         (lambda: cluster.kill(True), "broker True does not exist"),
         (lambda: cluster.leader(topic, deadline_s=-1), "deadline_s: -1 is not a number of seconds from 0 to 86400"),
         (lambda: cluster.heal(deadline_s="9"), "deadline_s: '9' is not a number"),  # type: ignore[arg-type]
         (lambda: cluster.create_topic(partitions=0), "partitions: 0 is not between 1 and 100000"),
         (lambda: cluster.create_topic(partitions=10**30), "partitions: 10+ is not between 1 and 100000"),
-        (lambda: cluster.create_topic(config={"retention.ms": "1\n2"}), "retention.ms=1 2: not a whole number"),
+        (lambda: cluster.create_topic(None, 1, 2, {"retention.ms": "1\n2"}), "retention.ms=1 2: not a whole number"),
         (lambda: cluster.create_topic("a\nb"), r"name: 'a\\nb' is not text that can be printed"),
         (lambda: cluster.create_topic("\ud800"), "name: .* is not text that can be printed"),
         (lambda: cluster.create_topic(config={"\ud800": 1}), "config: .* is not text that can be printed"),
         (lambda: cluster.create_topic(config={"retention.ms": "1\0"}), r"retention.ms: '1\\x00' is not text that"),
+        (lambda: cluster.verdict("orders"), "topics: 'orders' is not a list of names"),
+        (lambda: cluster.verdict([5]), "topics: .5. is not a list of names"),  # type: ignore[list-item]
+        (lambda: cluster.leader([topic]), "topic: .* is not text"),  # type: ignore[arg-type]
+        (lambda: cluster.kill_leader(topic, "0"), "has no partition '0'"),  # type: ignore[arg-type]
+        (lambda: cluster.power_loss(1, []), "mode: .. is not one of all"),  # type: ignore[arg-type]
+        (lambda: cluster.cut(1, direction=[]), "direction: .. is not one of both"),  # type: ignore[arg-type]
+        (lambda: cluster.requests([]), "api: nobody has observed"),  # type: ignore[arg-type]
         (lambda: cluster.inject_error("Produce", 999), "code: 999 is not the number"),
         (
             lambda: cluster.inject_error("Produce", 29, "ordres"),
@@ -256,6 +264,8 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(
             refused()
         assert "\n" not in str(told.value)
     assert cluster.journal.path.read_bytes() == before
+    with pytest.raises(VerbRefused, match="code: 'True' is not the name"):
+        cluster.inject_error("Produce", True)
     with pytest.raises(VerbRefused, match="api: 'Produse' is not one of"):
         cluster.inject_error("Produse", "NOT_COORDINATOR")
 
