@@ -11,6 +11,7 @@ from typing import Any, Self
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds.processes import ProcessesGround
 from minikafka_chaos.session.errors import VerbRefused
+from minikafka_chaos.session.hooks import are_on
 from minikafka_chaos.session.session import ChaosSession
 from minikafka_chaos.session.settings import Setting, as_text
 
@@ -62,7 +63,7 @@ class MiniKafkaCluster(ChaosSession):
         if type(brokers) is not int or not 1 <= brokers <= BROKERS_MAX:
             raise VerbRefused(f"brokers: {brokers!r} is not a whole number from 1 to {BROKERS_MAX}")
         values = {**SETTINGS, **as_text("settings", {} if settings is None else settings)}
-        hooks = values[HOOKS].strip().lower() == "true"
+        hooks = are_on(values)
         if in_process and not hooks:
             raise VerbRefused(f"{HOOKS}: brokers in this process always have hooks")
         self._security = ClientsListener(tls, users)
