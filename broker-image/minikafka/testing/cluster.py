@@ -62,6 +62,10 @@ class MiniKafkaCluster(ChaosSession):
     ) -> None:
         if type(brokers) is not int or not 1 <= brokers <= BROKERS_MAX:
             raise VerbRefused(f"brokers: {brokers!r} is not a whole number from 1 to {BROKERS_MAX}")
+        if type(in_process) is not bool:
+            raise VerbRefused(f"in_process: {in_process!r} is not True or False")
+        if not isinstance(folder, str | os.PathLike | None):
+            raise VerbRefused(f"folder: {folder!r} is not a path")
         values = {**SETTINGS, **as_text("settings", {} if settings is None else settings)}
         hooks = are_on(values)
         if in_process and not hooks:
@@ -74,6 +78,10 @@ class MiniKafkaCluster(ChaosSession):
             self._scratch = ScratchFolder(Path(tempfile.gettempdir()), "minikafka-test-")
             folder = self._scratch.path
         place = Path(folder).absolute()
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise VerbRefused(f"folder: {place}: {error.strerror}") from error
         self._lifeline = os.pipe()
         ground = self._launched(place, brokers, values, in_process)
         super().__init__(ground, place, hooks)

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -340,6 +341,20 @@ def test_a_cluster_that_cannot_be(brokers: int, settings: dict[str, str], words:
         with pytest.raises(VerbRefused, match=words.partition(": a cluster")[0]):
             MiniKafkaCluster(brokers, settings, folder=tmp_path)  # processes, of which none is started
         assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"in_process": "no"}, "in_process: 'no' is not True or False"),
+        ({"folder": 5}, "folder: 5 is not a path"),
+        ({"folder": "/dev/null"}, "folder: /dev/null: File exists"),
+        ({"folder": "/dev/null/x"}, "folder: /dev/null/x: Not a directory"),
+    ],
+)
+def test_a_place_that_cannot_be(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(VerbRefused, match=words):
+        MiniKafkaCluster(1, **{"in_process": True, **given})
 
 
 def test_a_folder_that_has_a_cluster_is_left_alone(tmp_path: Path) -> None:
