@@ -187,6 +187,8 @@ def test_a_token_is_made_where_others_may_come(cluster: MiniKafkaCluster, tmp_pa
     assert (tmp_path / "control.json").stat().st_mode & 0o077 == 0
     made.close()
     assert Control.of(tmp_path) is None
+    (tmp_path / "control.json").write_text("[]")  # nobody that wrote it so listens
+    assert Control.of(tmp_path) is None
 
 
 @pytest.mark.slow
