@@ -99,6 +99,10 @@ def key_value(text: str) -> tuple[str, str]:
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # librdkafka's admin client dies of it
+        raise argparse.ArgumentTypeError(f"{text!r} is not UTF-8") from None
     return key.strip(), value
 
 

@@ -48,6 +48,12 @@ class LoginModule:
         return {name.removeprefix(USER): value for name, value in self.options.items() if name.startswith(USER)}
 
 
+class _Sign(str):
+    """`=` or `;` that is not a value."""
+
+    __slots__ = ()
+
+
 def _tokens(text: str) -> list[str]:
     found: list[str] = []
     at, text = 0, text.strip()
@@ -60,22 +66,23 @@ def _tokens(text: str) -> list[str]:
         if quoted is not None:
             found.append(re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), quoted, flags=re.DOTALL))
         else:
-            found.append(match[3] or match[4])
+            found.append(match[3] or _Sign(match[4]))
     return found
 
 
 def parse(text: str) -> LoginModule:
     """``MODULE required KEY="VALUE" ...;``. Raises ValueError, in words that hold no value."""
     tokens = _tokens(text)
-    if not tokens or tokens[-1] != ";":
+    signs = [token if isinstance(token, _Sign) else "" for token in tokens]
+    if not signs or signs[-1] != ";":
         raise ValueError("does not end with ;")
     if len(tokens) < 3 or tokens[1].lower() not in _FLAGS:
         raise ValueError(f"after the module comes one of {', '.join(_FLAGS)}")
-    if ";" in tokens[:-1]:
+    if ";" in signs[:-1]:
         raise ValueError("names more than one module")
     options: dict[str, str] = {}
     rest = tokens[2:-1]
-    if len(rest) % 3 or any(rest[index] != "=" for index in range(1, len(rest), 3)):
+    if len(rest) % 3 or any(signs[2:-1][index] != "=" for index in range(1, len(rest), 3)):
         raise ValueError('options are KEY="VALUE"')
     for index in range(0, len(rest), 3):
         options[rest[index]] = rest[index + 2]

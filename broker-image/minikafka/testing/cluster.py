@@ -11,6 +11,7 @@ from typing import Any, Self
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds.processes import ProcessesGround
 from minikafka_chaos.session.errors import VerbRefused
+from minikafka_chaos.session.hooks import are_on
 from minikafka_chaos.session.session import ChaosSession
 from minikafka_chaos.session.settings import Setting, as_text
 
@@ -61,8 +62,12 @@ class MiniKafkaCluster(ChaosSession):
     ) -> None:
         if type(brokers) is not int or not 1 <= brokers <= BROKERS_MAX:
             raise VerbRefused(f"brokers: {brokers!r} is not a whole number from 1 to {BROKERS_MAX}")
+        if type(in_process) is not bool:
+            raise VerbRefused(f"in_process: {in_process!r} is not True or False")
+        if not isinstance(folder, str | os.PathLike | None):
+            raise VerbRefused(f"folder: {folder!r} is not a path")
         values = {**SETTINGS, **as_text("settings", {} if settings is None else settings)}
-        hooks = values[HOOKS].strip().lower() == "true"
+        hooks = are_on(values)
         if in_process and not hooks:
             raise VerbRefused(f"{HOOKS}: brokers in this process always have hooks")
         self._security = ClientsListener(tls, users)
@@ -73,6 +78,10 @@ class MiniKafkaCluster(ChaosSession):
             self._scratch = ScratchFolder(Path(tempfile.gettempdir()), "minikafka-test-")
             folder = self._scratch.path
         place = Path(folder).absolute()
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise VerbRefused(f"folder: {place}: {error.strerror}") from error
         self._lifeline = os.pipe()
         ground = self._launched(place, brokers, values, in_process)
         super().__init__(ground, place, hooks)

@@ -54,13 +54,13 @@ class ClusterPool:
 
     def __init__(self, folders: pytest.TempPathFactory) -> None:
         self._folders = folders
-        self._clusters: dict[tuple[Any, ...], MiniKafkaCluster] = {}
+        self._clusters: dict[str, MiniKafkaCluster] = {}
 
     def get(self, wanted: Mapping[str, Any]) -> MiniKafkaCluster:
         """The cluster of this configuration, whole; a new one where there is none."""
         from minikafka.testing.cluster import MiniKafkaCluster
 
-        key = tuple(tuple(sorted(each.items())) if isinstance(each, dict) else each for each in wanted.values())
+        key = repr(wanted)  # users in their order too: the first is whose login clients get that name none
         if key not in self._clusters:
             folder = self._folders.mktemp("minikafka")
             self._clusters[key] = MiniKafkaCluster(**wanted, folder=folder)
@@ -137,7 +137,8 @@ def _wanted(config: pytest.Config, marker: pytest.Mark | None) -> dict[str, Any]
         )
     for name, kind, words in MARKER_KINDS:
         if name in asked and type(asked[name]) is not kind:
-            raise pytest.UsageError(f"marker {MARKER}: {name}: {asked[name]!r} is not {words}")
+            shown = "what is given" if name == "users" else repr(asked[name])  # passwords
+            raise pytest.UsageError(f"marker {MARKER}: {name}: {shown} is not {words}")
     settings = _lines(config, "minikafka_settings", "KEY=VALUE")
     users = _lines(config, "minikafka_users", "NAME=PASSWORD")
     mode = config.getoption("--minikafka-mode") or _chosen(config, "minikafka_mode", MODES)
@@ -149,7 +150,7 @@ def _wanted(config: pytest.Config, marker: pytest.Mark | None) -> dict[str, Any]
     settings |= as_text("settings", asked.get("settings", {}))
     return {
         "brokers": int(asked.get("brokers", brokers)),
-        "settings": settings,
+        "settings": dict(sorted(settings.items())),
         "in_process": asked.get("in_process", mode == "in-process"),
         "tls": asked.get("tls", config.getini("minikafka_tls")),
         "users": asked.get("users", users),

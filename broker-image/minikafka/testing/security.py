@@ -82,7 +82,7 @@ class ClientsListener:
 
 def _checked(users: Mapping[str, str]) -> dict[str, str]:
     if not isinstance(users, Mapping):
-        raise VerbRefused(f"users: {users!r} is not a dictionary of passwords by name")
+        raise VerbRefused(f"users: {type(users).__name__} is not a dictionary of passwords by name")
     for name, password in users.items():
         if not isinstance(name, str) or not USER_NAME.fullmatch(name) or name == OWN_USER:
             raise VerbRefused(
@@ -90,6 +90,8 @@ def _checked(users: Mapping[str, str]) -> dict[str, str]:
             )
         if not isinstance(password, str) or not password or not password.isprintable():
             raise VerbRefused(f"users: the password of {name} is not text that can be printed")
+        if password[0] == " ":  # librdkafka would leave it out, and not be let in
+            raise VerbRefused(f"users: the password of {name} begins with a space, which librdkafka does not send")
     return dict(users)
 
 

@@ -61,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
         raise exits.bad_input("--html: is written of a RUN_DIR, and is no server: not with --data or --web")
     if args.html is not None and not args.html.name:
         raise exits.bad_input(f"--html: {str(args.html)!r} is no name of a file")
+    if args.html is not None and _is_evidence(args.html.resolve(), args.recorded.resolve()):
+        raise exits.bad_input(f"--html: {args.html} is what the page would be made of: name another file")
     try:
         if args.data is not None:
             return _watch_live(args)
@@ -69,6 +71,11 @@ def run(args: argparse.Namespace) -> int:
         raise exits.bad_input(str(error)) from error
     except ToolTrouble as error:
         raise CommandError(exits.UNKNOWN, str(error)) from error
+
+
+def _is_evidence(page: Path, recorded: Path) -> bool:
+    """Whether the page would be written over what was recorded."""
+    return page == recorded or (recorded in page.parents and page.exists() and page.suffix != ".html")
 
 
 def _replay(args: argparse.Namespace) -> int:

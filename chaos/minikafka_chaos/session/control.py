@@ -108,7 +108,7 @@ class Control:
             opened = json.loads((data / FILE).read_text())
             control = cls(opened["url"], opened["token"])
             control.ask("status", {})
-        except (OSError, ValueError, KeyError, ToolTrouble):
+        except (OSError, ValueError, KeyError, TypeError, ToolTrouble):
             return None
         return control
 

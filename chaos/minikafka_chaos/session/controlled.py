@@ -7,12 +7,13 @@ from typing import Any
 
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.errors import ClusterError
-from minikafka.local.layout import HOOKS, INTER_BROKER, ClusterInfo
+from minikafka.local.layout import INTER_BROKER, ClusterInfo
 
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds.processes import ProcessesGround
 from minikafka_chaos.session.control import ControlServer
 from minikafka_chaos.session.errors import VerbRefused
+from minikafka_chaos.session.hooks import are_on
 from minikafka_chaos.session.session import ChaosSession
 
 
@@ -21,8 +22,7 @@ def session_of(data: Path, ground: ProcessesGround | None = None) -> ChaosSessio
     if ground is None:
         ground = ProcessesGround(data)
         ground.attach()
-    hooks = ground.cluster.record.config.get(HOOKS) == "true"
-    return ChaosSession(ground, data, hooks, durable=True)
+    return ChaosSession(ground, data, are_on(ground.cluster.record.config), durable=True)
 
 
 class ControlledCluster:

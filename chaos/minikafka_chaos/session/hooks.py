@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 from minikafka.client.metrics_access import OPEN, MetricsAccess
+from minikafka.local.layout import HOOKS
 
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.session.deadline import Deadline
@@ -17,6 +18,11 @@ from minikafka_chaos.session.errors import VerbRefused
 TIMEOUT_S = 10.0
 TURN_ON = "bring the brokers down, and start them with minikafka up --config minikafka.test.hooks=true"
 OFF = f"hooks are off: {TURN_ON}"
+
+
+def are_on(settings: Mapping[str, str]) -> bool:
+    """Return whether brokers with these settings have hooks; read as they read it."""
+    return settings.get(HOOKS, "").strip().lower() == "true"
 
 
 class BrokerHooks:

@@ -38,8 +38,8 @@ from minikafka_chaos.session.errors import VerbRefused
 from minikafka_chaos.session.evidence import CommittedLog, acknowledgements, write_history
 from minikafka_chaos.session.groups import OFFSETS_TOPIC, GroupOffsets, describe_groups, make_offsets_topic
 from minikafka_chaos.session.hooks import TURN_ON, BrokerHooks
-from minikafka_chaos.session.partitions import ask, committed_batches, prefer
-from minikafka_chaos.session.settings import Setting, as_text
+from minikafka_chaos.session.partitions import TIMEOUT_S, ask, committed_batches, prefer
+from minikafka_chaos.session.settings import Setting, as_text, printable
 from minikafka_chaos.verdict.claims import Terms
 from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge
 
@@ -53,6 +53,10 @@ POLL_S = 0.02
 UNKNOWN_TOPIC_S = 2.0
 """So long brokers may say that there is no such topic: one may just have been made by somebody else."""
 TOPICS_NAMED_MAX = 10
+PARTITIONS_MAX = 100_000
+"""As many librdkafka asks for at once."""
+GONE = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+"""What brokers say of a topic that is not there any more."""
 NO_ACKNOWLEDGEMENTS = f"the brokers tell no acknowledgements, for they have no hooks: {TURN_ON}"
 
 ALL_TOPICS = {
@@ -172,7 +176,7 @@ class ChaosSession:
 
     def power_loss(self, broker: int, mode: str = "all") -> None:
         """Crash a broker, and lose what it had not flushed: `all` of it, or a part (`torn`), and `garbage` follows."""
-        if mode not in WIPE_MODES:
+        if mode not in tuple(WIPE_MODES):
             raise VerbRefused(f"mode: {mode!r} is not one of {', '.join(WIPE_MODES)}")
         self._needs(broker, BrokerCondition.RUNNING, BrokerCondition.PAUSED)
         self._do(Verb.POWER_LOSS, broker, parameters=Parameters(mode=WIPE_MODES[mode]))
@@ -222,7 +226,7 @@ class ChaosSession:
 
         One way only: what it sends (`outbound`) or is sent (`inbound`).
         """
-        if direction not in DIRECTIONS:
+        if direction not in tuple(DIRECTIONS):
             raise VerbRefused(f"direction: {direction!r} is not one of {', '.join(DIRECTIONS)}")
         self._check_open()
         if (why := self.ground.without_links) is not None:
@@ -276,7 +280,7 @@ class ChaosSession:
         `api` as in Kafka's message definitions (`Produce`), `code` by name or number. Each broker that runs now lets `after`
         requests pass and refuses `count`, without it all of them until `heal`.
         """
-        if isinstance(code, int):
+        if type(code) is int:  # True is 1 elsewhere
             try:
                 code = ErrorCode(code).name
             except ValueError:
@@ -301,7 +305,7 @@ class ChaosSession:
 
     def requests(self, api: str) -> list[Mapping[str, Any]]:
         """The clients' requests of an API since it was observed last."""
-        if api not in self._observations:
+        if api not in tuple(self._observations):
             raise VerbRefused(f"api: nobody has observed {api!r}")
         return self._observations[api].requests
 
@@ -352,29 +356,42 @@ class ChaosSession:
             raise VerbRefused(
                 f"replication_factor: {replication_factor} is not between 1 and {brokers}, the number of brokers"
             )
-        if partitions < 1:
-            raise VerbRefused(f"partitions: {partitions} is not at least 1")
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise VerbRefused(f"partitions: {partitions} is not between 1 and {PARTITIONS_MAX}")
         name = f"topic-{uuid.uuid4().hex[:8]}" if name is None else name
         if not isinstance(name, str):
             raise VerbRefused(f"name: {name!r} is not text")
+        printable("name", name)
         settings = as_text("config", {} if config is None else config)
         if self._view_of(name, deadline):
             raise VerbRefused(f"name: topic {name} is there already")
+        dead = [each for each in self.ground.brokers if self.ground.condition(each) is BrokerCondition.DEAD]
+        if replication_factor > brokers - len(dead):  # nobody brings them back while this waits
+            raise VerbRefused(
+                f"replication_factor: {replication_factor} needs as many brokers that live, and of {brokers} these are "
+                f"dead: {', '.join(map(str, dead))}"
+            )
         plan = TopicPlan(name, partitions, replication_factor, None, settings)
         try:
             self.ground.clients.create_topic(plan, deadline.left)
         except TopicNotMade as error:
-            raise VerbRefused(str(error)) from error
+            raise VerbRefused(" ".join(str(error).split())) from error
         self.topics.append(name)
         return name
 
-    def delete_topics(self) -> None:
+    def delete_topics(self, deadline_s: float = DEADLINE_S) -> None:
         """Delete the topics that this session has made; returns when the controller has."""
+        deadline = Deadline(deadline_s)
         self._check_open()
-        if self.topics:
-            wanted = {"topic_names": self.topics, "timeout": 10_000}
-            ask(self.ground.live_bootstrap, self.ground.security, ApiKey.DELETE_TOPICS, 5, wanted)
-        self.topics.clear()
+        while self.topics:
+            wanted = {"topic_names": self.topics, "timeout": int(deadline.at_most(TIMEOUT_S) * 1000)}
+            answer = ask(self.ground.live_bootstrap, self.ground.security, ApiKey.DELETE_TOPICS, 5, wanted, deadline)
+            refused = {each.name: each.error_code for each in answer.responses if each.error_code not in GONE}
+            self.topics[:] = refused
+            if refused and deadline.is_over:
+                name, code = next(iter(refused.items()))
+                raise ToolTrouble(f"topic {name} could not be deleted: {ErrorCode(code).name}")
+            time.sleep(POLL_S if refused else 0)
 
     def partitions(self, topic: str, deadline_s: float = DEADLINE_S) -> dict[TopicPartition, PartitionView]:
         """Leader, replicas and ISR of each partition as brokers tell them now."""
@@ -382,6 +399,8 @@ class ChaosSession:
 
     def _partitions(self, topic: str, deadline: Deadline) -> dict[TopicPartition, PartitionView]:
         self._check_open()
+        if not isinstance(topic, str):
+            raise VerbRefused(f"topic: {topic!r} is not text")
         unknown_s = min(UNKNOWN_TOPIC_S, deadline.seconds)
         unknown_until = time.monotonic() + unknown_s
         while not (found := self._view_of(topic, deadline)):
@@ -454,8 +473,8 @@ class ChaosSession:
         where = TopicPartition(topic, partition)
         while True:
             partitions = self._partitions(topic, deadline)
-            if where not in partitions:
-                raise VerbRefused(f"partition: {topic} has no partition {partition}")
+            if type(partition) is not int or where not in partitions:  # True is 1 elsewhere
+                raise VerbRefused(f"partition: {topic} has no partition {partition!r}")
             view = partitions[where]
             if holds(view):
                 return view
@@ -486,8 +505,14 @@ class ChaosSession:
         if not self._hooks:
             return Verdict.without_judgement(Outcome.ERROR, NO_ACKNOWLEDGEMENTS)
         deadline = Deadline(deadline_s)
+        if topics is not None and (
+            isinstance(topics, str)
+            or not isinstance(topics, Sequence)
+            or not all(isinstance(each, str) for each in topics)
+        ):
+            raise VerbRefused(f"topics: {topics!r} is not a list of names")
         self._heal(deadline)
-        names = list(self.topics if topics is None else topics) or [
+        names = list(dict.fromkeys(self.topics if topics is None else topics)) or [
             name for name, internal in self._all_topics(deadline).items() if not internal
         ]
         folder = Path(tempfile.mkdtemp(prefix="verdict-", dir=self.folder))

@@ -8,6 +8,8 @@ from minikafka_chaos.session.errors import VerbRefused
 
 Setting = str | int | bool
 """The value of one: as text, or what the text would say."""
+SPACES = str.maketrans("\t\n\r", "   ")
+"""A value may have them: a certificate has several lines."""
 
 
 def as_text(field: str, settings: Mapping[str, Setting]) -> dict[str, str]:
@@ -20,7 +22,14 @@ def as_text(field: str, settings: Mapping[str, Setting]) -> dict[str, str]:
 def _name(field: str, name: str) -> str:
     if not isinstance(name, str):
         raise VerbRefused(f"{field}: {name!r} is not the name of a setting")
-    return name
+    return printable(field, name)
+
+
+def printable(field: str, text: str) -> str:
+    """Return a text that can be sent. Raises VerbRefused: librdkafka dies of what is not Unicode, and cuts at a NUL."""
+    if not text.isprintable():
+        raise VerbRefused(f"{field}: {text!r} is not text that can be printed")
+    return text
 
 
 def _text(where: str, value: Setting) -> str:
@@ -28,4 +37,5 @@ def _text(where: str, value: Setting) -> str:
         return str(value).lower()
     if not isinstance(value, str | int):
         raise VerbRefused(f"{where}: {value!r} is not text, a whole number, True or False")
+    printable(where, str(value).translate(SPACES))
     return str(value)

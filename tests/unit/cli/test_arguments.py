@@ -54,6 +54,8 @@ def test_key_value() -> None:
     for text in ("a", "=b", " =b", ""):
         with pytest.raises(ArgumentTypeError, match="is not KEY=VALUE"):
             arguments.key_value(text)
+    with pytest.raises(ArgumentTypeError, match="is not UTF-8"):
+        arguments.key_value("a\udcff=1")  # byte ff of a command line
 
 
 def test_settings_refuses_two_values_of_one_key() -> None:

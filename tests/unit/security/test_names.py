@@ -9,10 +9,10 @@ from minikafka.security.principal import distinguished_name, mapped, parse_rules
 
 def test_a_login_module() -> None:
     text = f"""{PLAIN_MODULE} required
-        username="admin" password='it''s' user_admin="a \\"b\\" ;=" user_x=bare;"""
+        username="admin" password='it''s' user_admin="a \\"b\\" ;=" user_x=bare user_y=";";"""
     module = parse(text.replace("it''s", "its"))
     assert (module.module, module.username, module.password) == (PLAIN_MODULE, "admin", "its")
-    assert module.users == {"admin": 'a "b" ;=', "x": "bare"}
+    assert module.users == {"admin": 'a "b" ;=', "x": "bare", "y": ";"}
     assert "its" not in repr(module)
 
 

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -63,7 +64,7 @@ def test_a_killed_leader_loses_nothing_that_all_replicas_had(cluster: MiniKafkaC
     assert cluster.leader(topic, 0, other_than=killed) != killed
     assert send(cluster, topic, "c") == [None]
     assert values(cluster, topic) == ["a", "b", "c"]
-    verdict = cluster.verdict()
+    verdict = cluster.verdict([topic, topic])
     assert (verdict.outcome, verdict.counts["acknowledged"]) == (Outcome.PASSED, 3)
 
 
@@ -229,16 +230,30 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(
         ),
         (lambda: cluster.move_leader(topic, 0, 3), "broker 3 is dead: it has to be running"),
         (lambda: cluster.create_topic(topic), "is there already"),
+        (cluster.create_topic, "replication_factor: 3 needs as many brokers that live, and .* dead: 3"),
         (lambda: cluster.create_topic(replication_factor=4), "replication_factor: 4 is not between 1 and 3"),
         (lambda: cluster.create_topic(partitions="2"), "partitions: '2' is not a whole number"),  # type: ignore[arg-type]
-        (lambda: cluster.create_topic("a b"), "topic a b could not be created"),
-        (lambda: cluster.create_topic(""), "could not be created"),
-        (lambda: cluster.create_topic(config={"no.such.key": "1"}), "no.such.key"),
+        (lambda: cluster.create_topic("a b", 1, 2), "topic a b could not be created"),
+        (lambda: cluster.create_topic("", 1, 2), "could not be created"),
+        (lambda: cluster.create_topic(None, 1, 2, {"no.such.key": "1"}), "no.such.key"),
         (lambda: cluster.kill("1"), "broker '1' does not exist"),  # type: ignore[arg-type]
         (lambda: cluster.kill(True), "broker True does not exist"),
         (lambda: cluster.leader(topic, deadline_s=-1), "deadline_s: -1 is not a number of seconds from 0 to 86400"),
         (lambda: cluster.heal(deadline_s="9"), "deadline_s: '9' is not a number"),  # type: ignore[arg-type]
-        (lambda: cluster.create_topic(partitions=0), "partitions: 0 is not at least 1"),
+        (lambda: cluster.create_topic(partitions=0), "partitions: 0 is not between 1 and 100000"),
+        (lambda: cluster.create_topic(partitions=10**30), "partitions: 10+ is not between 1 and 100000"),
+        (lambda: cluster.create_topic(None, 1, 2, {"retention.ms": "1\n2"}), "retention.ms=1 2: not a whole number"),
+        (lambda: cluster.create_topic("a\nb"), r"name: 'a\\nb' is not text that can be printed"),
+        (lambda: cluster.create_topic("\ud800"), "name: .* is not text that can be printed"),
+        (lambda: cluster.create_topic(config={"\ud800": 1}), "config: .* is not text that can be printed"),
+        (lambda: cluster.create_topic(config={"retention.ms": "1\0"}), r"retention.ms: '1\\x00' is not text that"),
+        (lambda: cluster.verdict("orders"), "topics: 'orders' is not a list of names"),
+        (lambda: cluster.verdict([5]), "topics: .5. is not a list of names"),  # type: ignore[list-item]
+        (lambda: cluster.leader([topic]), "topic: .* is not text"),  # type: ignore[arg-type]
+        (lambda: cluster.kill_leader(topic, "0"), "has no partition '0'"),  # type: ignore[arg-type]
+        (lambda: cluster.power_loss(1, []), "mode: .. is not one of all"),  # type: ignore[arg-type]
+        (lambda: cluster.cut(1, direction=[]), "direction: .. is not one of both"),  # type: ignore[arg-type]
+        (lambda: cluster.requests([]), "api: nobody has observed"),  # type: ignore[arg-type]
         (lambda: cluster.inject_error("Produce", 999), "code: 999 is not the number"),
         (
             lambda: cluster.inject_error("Produce", 29, "ordres"),
@@ -251,6 +266,8 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(
             refused()
         assert "\n" not in str(told.value)
     assert cluster.journal.path.read_bytes() == before
+    with pytest.raises(VerbRefused, match="code: 'True' is not the name"):
+        cluster.inject_error("Produce", True)
     with pytest.raises(VerbRefused, match="api: 'Produse' is not one of"):
         cluster.inject_error("Produse", "NOT_COORDINATOR")
 
@@ -281,6 +298,7 @@ def test_a_verb_that_nobody_can_answer_ends_with_its_deadline() -> None:
             lambda: cluster.wait_full_isr(deadline_s=0.1),
             lambda: cluster.records(topic, deadline_s=0.1),
             lambda: cluster.groups(deadline_s=0.1),
+            lambda: cluster.delete_topics(deadline_s=0.1),
         )
         assert [
             each for each in verbs if not any(in_time(each) for _ in range(3))
@@ -337,6 +355,20 @@ def test_a_folder_has_the_data_of_brokers_in_this_process_once_they_have_ended(
     assert main(["dump-log", str(data / f"{topic}-0"), "--records"]) == 0
     assert "kept" in capsys.readouterr().out
     assert "node.id=1" in (data / "meta.properties").read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"in_process": "no"}, "in_process: 'no' is not True or False"),
+        ({"folder": 5}, "folder: 5 is not a path"),
+        ({"folder": "/dev/null"}, "folder: /dev/null: File exists"),
+        ({"folder": "/dev/null/x"}, "folder: /dev/null/x: Not a directory"),
+    ],
+)
+def test_a_place_that_cannot_be(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(VerbRefused, match=words):
+        MiniKafkaCluster(1, **{"in_process": True, **given})
 
 
 def test_a_folder_that_has_a_cluster_is_left_alone(tmp_path: Path) -> None:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from jsonschema import Draft202012Validator
 from minikafka.client.metrics_access import is_loopback
+from minikafka.local.layout import HOOKS
 from minikafka.protocol.types import TopicPartition
 from minikafka.testing import MiniKafkaCluster, VerbRefused
+from minikafka_chaos.grounds.processes import ProcessesGround
 from minikafka_chaos.load.reader import ReadRecord
 from minikafka_chaos.session.control import Control, ControlServer
+from minikafka_chaos.session.controlled import session_of
 from minikafka_chaos.session.groups import GroupOffsets
 from minikafka_chaos.session.openapi import document
 from minikafka_chaos.session.results import plain, result_schema
@@ -182,6 +187,8 @@ def test_a_token_is_made_where_others_may_come(cluster: MiniKafkaCluster, tmp_pa
     assert (tmp_path / "control.json").stat().st_mode & 0o077 == 0
     made.close()
     assert Control.of(tmp_path) is None
+    (tmp_path / "control.json").write_text("[]")  # nobody that wrote it so listens
+    assert Control.of(tmp_path) is None
 
 
 @pytest.mark.slow
@@ -198,3 +205,16 @@ def test_the_document_describes_every_verb(server: ControlServer) -> None:
         result = operation["responses"]["200"]["content"]["application/json"]["schema"]["properties"]["result"]
         Draft202012Validator.check_schema(result)
         assert result, "it says of what kind it is"
+
+
+@pytest.mark.parametrize(("setting", "on"), [(" TRUE", True), ("False", False)])
+def test_a_session_has_the_hooks_that_its_brokers_have(setting: str, on: bool, tmp_path: Path) -> None:
+    """Otherwise heal would leave what was injected, and no verdict could be had."""
+    ground = SimpleNamespace(
+        cluster=SimpleNamespace(record=SimpleNamespace(config={HOOKS: setting})),
+        clock=SimpleNamespace(time=time.time),
+        clients=SimpleNamespace(view=lambda: None),
+    )
+    session = session_of(tmp_path, cast("ProcessesGround", ground))
+    session.close()
+    assert session._hooks is on

@@ -22,7 +22,7 @@ def test_each_example_service_fails_its_test_as_it_was_and_passes_mended(pyteste
 
 
 @pytest.mark.parametrize(
-    ("guide", "blocks", "tests"), [("test-your-service.md", 7, 8), ("reliable-consumers.md", 2, 2)]
+    ("guide", "blocks", "tests"), [("test-your-service.md", 8, 9), ("reliable-consumers.md", 2, 2)]
 )
 def test_the_code_of_a_guide_runs_as_it_is_printed(
     pytester: pytest.Pytester, guide: str, blocks: int, tests: int

@@ -98,6 +98,9 @@ def test_a_configuration_that_cannot_be(pytester: pytest.Pytester, lines: str, w
         ("in_process='no'", "marker minikafka: in_process: 'no' is not True or False"),
         ("brokers=0", "brokers: 0 is not a whole number from 1 to 100"),
         ("settings={'node.id': 1}", "config: node.id: a cluster in this process sets it"),
+        ("users=['secret']", "marker minikafka: users: what is given is not a dictionary"),
+        ("users={'alice': ['secret']}", "users: the password of alice is not text"),
+        ("users={1: 'secret', 'alice': 'x'}", "users: 1 is not a name of letters, digits"),
         ("users={'a b': 'x'}", "users: 'a b' is not a name of letters, digits"),
         ("settings={'num.partitions': None}", "settings: num.partitions: None is not text, a whole number"),
         ("settings={'num.partition': '3'}", "config: num.partition=3: unknown key; did you mean num.partitions?"),
@@ -111,3 +114,4 @@ def test_a_marker_that_cannot_be_is_one_line(project: pytest.Pytester, marker: s
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines([f"minikafka_cluster: {words.replace('[', '[[]')}*"])
     assert "Traceback" not in result.stdout.str() and "plugin.py" not in result.stdout.str()
+    assert "secret" not in result.stdout.str()

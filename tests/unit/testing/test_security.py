@@ -14,7 +14,7 @@ from minikafka.testing import MiniKafkaCluster, Outcome, VerbRefused
 from tests.forms import in_full
 
 SECONDS = 60.0
-USERS = {"alice": 'a "quoted\\\\" secret', "bob": "x"}
+USERS = {"alice": 'a "quoted\\\\" secret', "bob": ";"}
 
 
 @pytest.fixture(scope="module", params=["TLS and users", *in_full(["TLS", "users"])])
@@ -59,7 +59,8 @@ def test_nobody_else_is_let_in(cluster: MiniKafkaCluster) -> None:
     ("given", "words"),
     [
         ({"tls": 1}, "tls: 1 is not True or False"),
-        ({"users": ["alice"]}, r"users: \['alice'\] is not a dictionary of passwords by name"),
+        ({"users": ["alice"]}, "users: list is not a dictionary of passwords by name"),
+        ({"users": {"alice": " x"}}, "users: the password of alice begins with a space"),
         ({"users": {"a b": "x"}}, "users: 'a b' is not a name of letters, digits"),
         ({"users": {"minikafka-testing": "x"}}, "users: 'minikafka-testing' is not a name"),
         ({"users": {"alice": ""}}, "users: the password of alice is not text"),

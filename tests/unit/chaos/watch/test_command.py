@@ -35,6 +35,7 @@ def run(tmp_path: Path) -> Path:
         (["nothing-here"], "is no run: it has no journal.jsonl"),
         (["--data", "nothing-here"], "--data: "),
         (["RUN", "--html", ""], "--html: '.' is no name of a file"),
+        (["RUN", "--html", "a-run/journal.jsonl"], "--html: a-run/journal.jsonl is what the page would be made of"),
         (["RUN", "--html", "no/such/folder/page.html"], "--html: no/such/folder/page.html: No such file or directory"),
     ],
 )
