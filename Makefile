@@ -45,7 +45,7 @@ scenarios: venv ## every scenario: 50 seeds in simulation, then on processes (an
 	@MINIKAFKA_TEST_SEEDS=50 MINIKAFKA_TEST_SCENARIOS=all $(RUN) -m pytest -q --timeout 1800 \
 	  tests/simulation/test_library.py tests/integration/test_library.py $(ARGS)
 
-spec: venv ## judge the broker by a formal specification of one partition: hours, of which `make full` leaves out most; ARGS='replay --schedules 5' for some
+spec: venv ## judge the broker by a formal specification of one partition; `make full` leaves out most; ARGS='replay --schedules 5' for some
 	@tools/system nodejs npm
 	@$(RUN) -m tests.specification $(ARGS)
 

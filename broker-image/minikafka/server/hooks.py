@@ -1,9 +1,9 @@
 """Hooks for tests of clients (`minikafka.test.hooks`): errors and delays in a broker's answers, and requests that are told.
 
 A hook is set and cleared over the broker's HTTP port (`/hooks`), and is gone when its process is. It concerns clients only: what
-comes over the inter-broker listener is served as ever. A request that gets an injected error is not carried out: of a Produce
-or Fetch the partitions that the hook names, and any other request as a whole. With hooks on, the broker also tells every
-acknowledgement as an event, by which a verdict knows what clients of any kind were promised.
+comes over the inter-broker listener is served as ever, and so are verbs (`VERBS_CLIENT`). A request that gets an injected error
+is not carried out: of a Produce or Fetch the partitions that the hook names, and any other request as a whole. With hooks on,
+the broker also tells every acknowledgement as an event, by which a verdict knows what clients of any kind were promised.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from minikafka.replication.replicas import NOTHING_AHEAD, ReplicaManager
 from minikafka.server.connection import ClientConnection, Slot
 from minikafka.server.injected_answers import COLD, no_topics
 from minikafka.server.services import Services
+from minikafka.telemetry.fault_verbs import VERBS_CLIENT
 
 REQUESTS_MAX = 10_000
 """Requests of an observed API that are kept; of more, the latest."""
@@ -142,6 +143,8 @@ class Hooks:
     requests: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=REQUESTS_MAX))
     seen: int = 0
     """Requests of observed APIs, also those that are no longer kept."""
+    verb_asks: bool = False
+    """Whether the request that is being served is a verb's."""
 
     def order(self, given: Mapping[str, str]) -> None:
         """Set a hook, or clear all. Raises HookError, and changes nothing then."""
@@ -274,7 +277,7 @@ class HookedReplicas(ReplicaManager):
                     self.hooks.emit("produce_acknowledged", topic=topic, partition=each.index, **about)
 
     def fetch(self, request: FetchRequest, respond: FetchDone) -> DelayedFetch | None:
-        if request.replica_id >= 0 or not self.hooks.sets("error", ApiKey.FETCH):
+        if request.replica_id >= 0 or self.hooks.verb_asks or not self.hooks.sets("error", ApiKey.FETCH):
             return super().fetch(request, respond)
         names = {key: self._name(key) for key, _ in request.topics}
         places = [(names[key], each.partition) for key, row in request.topics for each in row]
@@ -316,16 +319,25 @@ class HookedConnection(ClientConnection):
     def __init__(self, hooks: Hooks, services: Services, listener: str) -> None:
         super().__init__(services, listener)
         self.hooks = hooks
+        self._is_verbs = False
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether no hook concerns it."""
+        return self.inter_broker or self._is_verbs
 
     def frame_received(self, frame: memoryview) -> None:
         if not self.inter_broker and self.hooks.active:
-            self._observe(frame)
+            self._look_at(frame)
+        self.hooks.verb_asks = self.is_left_alone
         super().frame_received(frame)
+        self.hooks.verb_asks = False
 
-    def _observe(self, frame: memoryview) -> None:
+    def _look_at(self, frame: memoryview) -> None:
         try:
             header = wire.read_header(frame)
-            if self.hooks.sets("observe", header.api_key):
+            self._is_verbs = (header.client_id or "").startswith(VERBS_CLIENT)
+            if not self._is_verbs and self.hooks.sets("observe", header.api_key):
                 places: list[Place] = []
                 if header.api_key == ApiKey.PRODUCE:
                     request = decode_produce(frame, header.end, header.api_version)
@@ -335,14 +347,14 @@ class HookedConnection(ClientConnection):
             pass  # whoever serves it says so
 
     def answer(self, slot: Slot, out: list[Any]) -> None:
-        late = 0.0 if self.inter_broker else self.hooks.delay(slot.api_key)
+        late = 0.0 if self.is_left_alone else self.hooks.delay(slot.api_key)
         if late and self.loop is not None:
             self.loop.call_later(late, super().answer, slot, out)
         else:
             super().answer(slot, out)
 
     async def _answer_cold(self, header: RequestHeader, body: bytes) -> bytes:
-        if not self.inter_broker and self.hooks.sets("error", header.api_key):
+        if not self.is_left_alone and self.hooks.sets("error", header.api_key):
             answer = self._injected(header, body)
             if answer is not None:
                 return answer

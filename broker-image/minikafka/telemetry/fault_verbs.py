@@ -15,6 +15,8 @@ from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
+VERBS_CLIENT = "minikafka-chaos-"
+"""How the `client.id` of the clients begins by which verbs ask brokers."""
 GROUNDS = ("processes", "simulation", "kubernetes")
 """Where faults are made."""
 

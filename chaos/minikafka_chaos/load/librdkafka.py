@@ -6,6 +6,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 from minikafka.client.security import ClientSecurity
+from minikafka.telemetry.fault_verbs import VERBS_CLIENT
 
 from minikafka_chaos.load.load import REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS, UNASKED, ProducerSettings
 from minikafka_chaos.record.history import FAIL, INFO, OK
@@ -80,7 +81,7 @@ def admin_config(bootstrap: str, security: ClientSecurity, timeout_ms: int = REQ
 def _client_config(bootstrap: str, security: ClientSecurity, role: str) -> dict[str, Any]:
     return {
         "bootstrap.servers": bootstrap,
-        "client.id": f"minikafka-chaos-{role}",
+        "client.id": f"{VERBS_CLIENT}{role}",
         "log_level": 0,  # brokers die here on purpose: what matters is in the history, not on stderr
         "socket.timeout.ms": REQUEST_TIMEOUT_MS,
         "reconnect.backoff.ms": RECONNECT_BACKOFF_MS,

@@ -515,7 +515,6 @@ class ChaosSession:
         names = list(dict.fromkeys(self.topics if topics is None else topics)) or [
             name for name, internal in self._all_topics(deadline).items() if not internal
         ]
-        folder = Path(tempfile.mkdtemp(prefix="verdict-", dir=self.folder))
         logs: list[CommittedLog] = []
         evidence: list[TopicEvidence] = []
         for name in names:
@@ -528,6 +527,7 @@ class ChaosSession:
                 logs.append(
                     CommittedLog(where, *committed_batches(address, self.ground.security, where, deadline.left))
                 )
+        folder = Path(tempfile.mkdtemp(prefix="verdict-", dir=self.folder))
         self.ground.collect_events(folder / "events")
         acknowledged = acknowledgements(folder / "events", names)
         history = write_history(folder, acknowledged, logs, self.ground.clock.time)

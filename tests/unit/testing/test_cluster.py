@@ -175,8 +175,17 @@ def test_errors_of_fetch_and_delayed_answers_reach_a_consumer(cluster: MiniKafka
     assert send(cluster, topic, "a") == [None]
     asked = cluster.observe("Fetch")
     cluster.inject_error("Fetch", "NOT_LEADER_OR_FOLLOWER", topic, 0, count=1)
+    cluster.inject_error("Metadata", "UNKNOWN_SERVER_ERROR", topic, count=1)
     cluster.delay("ListOffsets", 30)
-    assert values(cluster, topic) == ["a"]
+    assert (values(cluster, topic), cluster.leader(topic) in cluster.ground.brokers) == (["a"], True)
+    assert asked.count == 0, "verbs neither get what they inject nor are they counted"
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": "g", "auto.offset.reset": "earliest", **QUIET}
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    (message,) = consumer.consume(1, SECONDS)
+    consumer.close()
+    assert message.value() == b"a"
     assert asked.count >= 2
 
 
