@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from minikafka.protocol.types import TopicPartition
+from minikafka_simulator.checks.client_checks import ClientChecks
+from minikafka_simulator.checks.group_checks import GroupChecks
+from minikafka_simulator.cluster.gate import Gate
 from minikafka_simulator.faults.plan import Plan
 from minikafka_simulator.schedules import runs
 from minikafka_simulator.schedules.runs import Job, Totals, first_violation, run_job, run_seeds
@@ -28,6 +33,45 @@ def test_all_invariants_hold(first: int) -> None:
     for result in run_seeds(range(first, first + SEEDS_EACH)):
         assert result.violation is None, f"minikafka simulate --seed {result.seed} --trace: {result.violation}"
         assert result.faults > 0 and result.events > 1000
+
+
+TOLD = {
+    ClientChecks: (
+        "sent", "answered", "acknowledged", "promised", "begins_anew", "refused_if_wrong", "given", "consumed",
+        "out_of_range", "end_offset", "seen_by",
+    ),
+    GroupChecks: ("assigned", "sent", "acknowledged"),
+}  # fmt: skip
+
+
+def test_clients_tell_the_checks_what_befalls_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check that nobody tells anything finds nothing; and a reader names the leader epoch that it has read last (KIP-320)."""
+    told: set[tuple[type, str]] = set()
+    epochs: list[int] = []
+
+    def noting(kind: type, name: str) -> Callable[..., object]:
+        method = getattr(kind, name)
+
+        def noted(*arguments: object) -> object:
+            told.add((kind, name))
+            return method(*arguments)
+
+        return noted
+
+    def serving(gate: Gate, tp: TopicPartition, led: int, position: int, last_epoch: int, *more: object) -> None:
+        if position:
+            epochs.append(last_epoch)
+        serve(gate, tp, led, position, last_epoch, *more)
+
+    serve: Callable[..., None] = Gate.serve_reader
+    monkeypatch.setattr(Gate, "serve_reader", serving)
+    wanted = {(kind, name) for kind, names in TOLD.items() for name in names}
+    for kind, name in wanted:
+        monkeypatch.setattr(kind, name, noting(kind, name))
+    for seed in (1, 4):
+        assert simulate(seed, Plan()).violation is None
+    assert wanted - told == set()
+    assert sum(epoch >= 0 for epoch in epochs) > len(epochs) * 0.9
 
 
 def test_a_schedule_that_goes_round_without_waiting_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
