@@ -271,13 +271,13 @@ class TopicReconciler:
 
     async def _look_again(self, name: str) -> None:
         """Somebody else wrote at the same time: read what they wrote, and start over."""
-        for held in sorted(self._by_topic.get(name, ())):
+        for known in [self._objects[held] for held in sorted(self._by_topic.get(name, ()))]:
             try:
-                value = await self.store.api.find(TOPICS, held)
+                value = await self.store.api.find(TOPICS, known["metadata"]["name"])
             except StoreError:
                 continue
             if value is None:
-                self._forget(self._objects[held])
+                self._forget(known)  # the watch may have said so meanwhile, and that there is another one
             else:
                 self._note(value)
         self._mark_later(name, self._backoff.setdefault(name, self.store.api.backoff()).next())

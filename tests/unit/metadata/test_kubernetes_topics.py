@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 from minikafka.kubernetes import topics
+from minikafka.kubernetes.api import Backoff
+from minikafka.kubernetes.store import KubernetesStore
+from minikafka.kubernetes.topic_reconciler import ActiveController, TopicReconciler
 from minikafka.kubernetes.topics import Edit, TopicRefusal
 from minikafka.metadata.image import PartitionState, TopicState
 
@@ -176,3 +180,24 @@ class TestStatus:
 
     def test_reasons(self) -> None:
         assert topics.reason_of("INVALID_REPLICATION_FACTOR") == "InvalidReplicationFactor"
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+async def test_an_object_that_goes_while_it_is_looked_up(made_again: bool) -> None:
+    """Found by seed 72010922: the watch told first, and the controller's broker ended its term by a KeyError."""
+
+    async def find(kind: object, name: str) -> None:
+        reconciler._forget(first)
+        if made_again:
+            reconciler._note(another)
+
+    api = SimpleNamespace(find=find, backoff=Backoff)
+    store = SimpleNamespace(api=api, cluster="c")
+    reconciler = TopicReconciler(cast("KubernetesStore", store), cast("ActiveController", None))
+    first, another = value(), value()
+    another["metadata"]["uid"] = "v"
+    reconciler._note(first)
+    await reconciler._look_again("t")
+    assert [each["metadata"]["uid"] for each in reconciler._objects.values()] == (["v"] if made_again else [])
+    for timer in reconciler._timers:
+        timer.cancel()
