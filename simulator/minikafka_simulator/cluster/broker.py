@@ -121,6 +121,8 @@ class SimBroker:
         self.deciding: ClusterImage | None = None
         self._broke: BaseException | None = None
         self._stop: asyncio.Event | None = None
+        self.stopping = False
+        """Whether it has been asked to shut down."""
         self._store: ProcessStore | None = None
         self._term: Term | None = None
         self._process = _Process(self)
@@ -148,10 +150,6 @@ class SimBroker:
     @property
     def broker_epoch(self) -> int:
         return -1 if self.server is None else self.server.broker_epoch
-
-    @property
-    def stopping(self) -> bool:
-        return self._stop is not None and self._stop.is_set()
 
     @property
     def groups(self) -> GroupHost:
@@ -237,6 +235,7 @@ class SimBroker:
         config = self.world.broker_config(self.id)
         self.server = Broker(config, self._store, SimMachine(self), SimObserver(self))
         self._stop = asyncio.Event()
+        self.stopping = False
         self.world.store.connect(self)
         self.do(self._live(self.server, self._stop))
 
@@ -311,6 +310,7 @@ class SimBroker:
         """Ask for a controlled shutdown."""
         if self.up and not self.paused and self.broker_epoch >= 0 and self._stop is not None:
             self.world.note(f"b{self.id} shuts down")
+            self.stopping = True
             self.later(0.0, self._stop.set)
 
     def _connections_close(self) -> None:
