@@ -71,6 +71,8 @@ class MiniKafkaCluster(ChaosSession):
         if in_process and not hooks:
             raise VerbRefused(f"{HOOKS}: brokers in this process always have hooks")
         self._security = ClientsListener(tls, users)
+        if taken := values.keys() & self._security.settings.keys():
+            raise VerbRefused(f"settings: {min(taken)} is what `tls` and `users` set")
         if folder is not None and (Path(folder) / CLUSTER).exists():
             raise VerbRefused(f"folder: {folder} has a cluster already: name another, or none")
         self._scratch = None

@@ -511,6 +511,10 @@ class ChaosSession:
             or not all(isinstance(each, str) for each in topics)
         ):
             raise VerbRefused(f"topics: {topics!r} is not a list of names")
+        reported = self._reported_topics(Deadline(min(UNKNOWN_TOPIC_S, deadline.seconds)))
+        for name in topics or ():
+            if reported is not None and name not in reported:
+                self._partitions(name, deadline)  # refuses it before anything is healed
         self._heal(deadline)
         names = list(dict.fromkeys(self.topics if topics is None else topics)) or [
             name for name, internal in self._all_topics(deadline).items() if not internal

@@ -258,6 +258,7 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(
         (lambda: cluster.create_topic(config={"retention.ms": "1\0"}), r"retention.ms: '1\\x00' is not text that"),
         (lambda: cluster.verdict("orders"), "topics: 'orders' is not a list of names"),
         (lambda: cluster.verdict([5]), "topics: .5. is not a list of names"),  # type: ignore[list-item]
+        (lambda: cluster.verdict(["nope"]), "topic nope is not there"),
         (lambda: cluster.leader([topic]), "topic: .* is not text"),  # type: ignore[arg-type]
         (lambda: cluster.kill_leader(topic, "0"), "has no partition '0'"),  # type: ignore[arg-type]
         (lambda: cluster.power_loss(1, []), "mode: .. is not one of all"),  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from minikafka.testing import MiniKafkaCluster, Outcome, VerbRefused
+from minikafka.testing.security import LISTENER
 
 from tests.forms import in_full
 
@@ -65,6 +66,10 @@ def test_nobody_else_is_let_in(cluster: MiniKafkaCluster) -> None:
         ({"users": {"minikafka-testing": "x"}}, "users: 'minikafka-testing' is not a name"),
         ({"users": {"alice": ""}}, "users: the password of alice is not text"),
         ({"users": {"alice": "x\ny"}}, "users: the password of alice is not text"),
+        (
+            {"users": {"alice": "x"}, "settings": {f"{LISTENER}plain.sasl.jaas.config": "x"}},
+            f"settings: {LISTENER}plain.sasl.jaas.config is what `tls` and `users` set",
+        ),
     ],
 )
 def test_what_cannot_be(given: dict[str, Any], words: str, tmp_path: Path) -> None:
