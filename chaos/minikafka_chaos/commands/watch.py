@@ -106,11 +106,14 @@ def _need_terminal() -> None:
 
 
 def _evidence(path: Path) -> list[Evidence]:
-    from minikafka_chaos.watch.run_folder import read_run
+    from minikafka_chaos.watch.run_folder import read_run, what_is_torn
     from minikafka_chaos.watch.trace import is_trace, read_trace
 
     if not path.is_file():
-        return list(read_run(path))
+        found = read_run(path)
+        if (torn := what_is_torn(path)) is not None:
+            print(f"minikafka watch: {path}: {torn}", file=sys.stderr)
+        return found
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:

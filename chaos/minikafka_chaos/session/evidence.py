@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from minikafka.protocol.records import BatchHeader
 from minikafka.protocol.types import TopicPartition
 
+from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.load.load import FINAL_PROCESS
 from minikafka_chaos.record.history import FILE_NAME, OK, HistoryWriter
 
@@ -52,12 +53,20 @@ def named(where: TopicPartition, base: int, records: int, crc: int) -> Iterator[
 
 
 def acknowledgements(events: Path, topics: Iterable[str]) -> list[Acknowledgement]:
-    """Return what the brokers' event logs in a folder tell of these topics, by time. Lines that are cut off are left out."""
+    """Return what the brokers' event logs in a folder tell of these topics, by time. Lines that are cut off are left out.
+
+    Raises ToolTrouble for one that is damaged.
+    """
     wanted = set(topics)
     found = []
     for path in sorted(events.glob("*.jsonl")):
         with path.open("rb") as lines:
-            found += [_acknowledgement(event) for raw in lines if (event := _event(raw)) and event["topic"] in wanted]
+            for number, raw in enumerate(lines, 1):
+                try:
+                    if (event := _event(raw)) and event["topic"] in wanted:
+                        found.append(_acknowledgement(event))
+                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    raise ToolTrouble(f"{path.name}: line {number} is damaged: no {EVENT}: {error!r}") from error
     return sorted(found)
 
 
@@ -73,8 +82,11 @@ def _event(raw: bytes) -> Mapping[str, Any] | None:
 
 def _acknowledgement(event: Mapping[str, Any]) -> Acknowledgement:
     fields = event["fields"]
-    where = TopicPartition(event["topic"], event["partition"])
-    return Acknowledgement(event["time"], where, fields["offset"], fields["records"], fields["crc"])
+    numbers = (event["partition"], fields["offset"], fields["records"], fields["crc"])
+    if not all(type(each) is int for each in numbers):
+        raise TypeError("what should be numbers is not")
+    partition, offset, records, crc = numbers
+    return Acknowledgement(float(event["time"]), TopicPartition(event["topic"], partition), offset, records, crc)
 
 
 def write_history(

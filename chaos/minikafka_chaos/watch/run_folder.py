@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.record import history, journal
 from minikafka_chaos.record.observe import SAMPLES_FILE, Sample
 from minikafka_chaos.watch.acknowledgement_rules import put_together
-from minikafka_chaos.watch.evidence import Acknowledgements, EventLine, Evidence, JournalLine, Scrape
+from minikafka_chaos.watch.evidence import Acknowledgements, EventLine, Evidence, JournalLine, Note, Scrape
 from minikafka_chaos.watch.sample_rules import WATCHED
 
 ACKNOWLEDGEMENTS_MAX = 2_000
@@ -22,7 +23,7 @@ ACKNOWLEDGEMENTS_MAX = 2_000
 
 
 def read_run(folder: Path) -> list[Evidence]:
-    """Return all that the folder of a run tells. A last line that was cut off is left out.
+    """Return all that the folder of a run tells. A last line that was cut off is left out, and the last step says so.
 
     Raises BadScenario where it is no run, or a file is damaged.
     """
@@ -40,7 +41,24 @@ def read_run(folder: Path) -> list[Evidence]:
         found += read_events(events)
     found += _scrapes(folder / "metrics" / SAMPLES_FILE)
     found += _acknowledgements(folder / history.FILE_NAME)
+    if (torn := what_is_torn(folder)) is not None:
+        found.append(Note(max((each.time for each in found), default=0.0), torn))
     return found
+
+
+def what_is_torn(folder: Path) -> str | None:
+    """Return which files of a run end in the middle of a line, as those of a run that was killed; None where none does."""
+    events = sorted((folder / "events").glob("*.jsonl"))
+    paths = [folder / journal.FILE_NAME, *events, folder / "metrics" / SAMPLES_FILE, folder / history.FILE_NAME]
+    names = [path.relative_to(folder).as_posix() for path in paths if path.is_file() and _is_torn(path)]
+    return f"{', '.join(names)}: torn, the last line was cut off; what came then is not known" if names else None
+
+
+def _is_torn(path: Path) -> bool:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 1, 0))
+        return file.read(1) not in (b"\n", b"")
 
 
 def read_events(path: Path) -> Iterator[EventLine]:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from minikafka.protocol.records import BatchHeader
 from minikafka.protocol.types import TopicPartition
-from minikafka_chaos.session.evidence import Acknowledgement, CommittedLog, write_history
+from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.session.evidence import Acknowledgement, CommittedLog, acknowledgements, write_history
 from minikafka_chaos.verdict.claims import Terms
 from minikafka_chaos.verdict.report_table import print_verdict
 from minikafka_chaos.verdict.verdict import NO_LOSS, UNKNOWN_TO_BROKERS, Outcome, Verdict, judge
@@ -46,6 +47,21 @@ def test_a_record_that_waited_for_other_partitions_of_its_request_is_not_stale(t
     """Another producer's behind it was acknowledged first."""
     judged = verdict(tmp_path, [acknowledged(1.0, 1), acknowledged(2.0, 0)], [0, 1])
     assert judged.outcome is Outcome.PASSED, judged.summary
+
+
+@pytest.mark.parametrize(
+    "fields",
+    ["", ', "fields": 5', ', "fields": {"offset": 1}', ', "fields": {"offset": "1", "records": 1, "crc": 2}'],
+)
+def test_a_damaged_event_of_a_broker_is_named(fields: str, tmp_path: Path) -> None:
+    """But not a last line that was cut off, as where a broker was killed."""
+    line = '{"time": 1, "event": "produce_acknowledged", "topic": "orders", "partition": 0%s}\n'
+    whole = line % ', "fields": {"offset": 1, "records": 1, "crc": 2}'
+    (tmp_path / "broker-1.jsonl").write_text(whole + whole[:-9])
+    assert acknowledgements(tmp_path, ["orders"]) == [Acknowledgement(1, ORDERS, 1, 1, 2)]
+    (tmp_path / "broker-1.jsonl").write_text(whole + line % fields)
+    with pytest.raises(ToolTrouble, match=r"broker-1\.jsonl: line 2 is damaged: no produce_acknowledged"):
+        acknowledgements(tmp_path, ["orders"])
 
 
 def test_what_was_acknowledged_twice_was_sent_once(tmp_path: Path) -> None:

@@ -71,8 +71,14 @@ def test_a_trace_that_is_torn_is_shown_and_called_so(tmp_path: Path, capsys: pyt
 def test_a_page_is_written(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
     assert main(["watch", str(run), "--html", str(page)]) == 0
-    assert capsys.readouterr().out == f"{page}: 1 steps\n"
+    assert capsys.readouterr() == (f"{page}: 1 steps\n", "")
     assert "<title>a-run</title>" in page.read_text()
+    with (run / "journal.jsonl").open("a") as file:
+        file.write('{"time"')
+    assert main(["watch", str(run), "--html", str(page)]) == 0
+    said = "journal.jsonl: torn, the last line was cut off; what came then is not known"
+    assert capsys.readouterr() == (f"{page}: 2 steps\n", f"minikafka watch: {run}: {said}\n")
+    assert said in page.read_text()
 
 
 def test_without_textual_the_extra_is_named(

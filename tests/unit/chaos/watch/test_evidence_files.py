@@ -115,11 +115,12 @@ def test_a_damaged_file_is_named_with_its_line(run: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["journal.jsonl", "events/broker-1.jsonl", "history.jsonl", "metrics/samples.jsonl"])
-def test_a_last_line_that_is_cut_off_is_left_out(run: Path, name: str) -> None:
-    before = len(read_run(run))
+def test_a_last_line_that_is_cut_off_is_left_out_and_said(run: Path, name: str) -> None:
+    before = read_run(run)
     with (run / name).open("a") as file:
         file.write('{"time": 3')
-    assert len(read_run(run)) == before
+    torn = f"{name}: torn, the last line was cut off; what came then is not known"
+    assert read_run(run) == [*before, Note(max(each.time for each in before), torn)]
 
 
 LINES = """\
