@@ -25,7 +25,7 @@ from minikafka.log.flushing import Flusher
 from minikafka.log.index import CorruptIndex
 from minikafka.log.producer_state import ProducerStateManager
 from minikafka.log.results import RecoveryInfo
-from minikafka.log.segment import Segment, segment_path
+from minikafka.log.segment import RELATIVE_OFFSET_MAX, Segment, segment_path
 from minikafka.log.segments import SegmentList
 from minikafka.log.truncation import RESTART, forget_restart, interrupted_restart
 from minikafka.log.unflushed import parse_tail_name, restore_tails
@@ -326,13 +326,14 @@ class LogLoader:
         epochs, size = self.epochs, segment.data.size
         batches = segment.scan()
         segment.reset()
+        offset_max = min(OFFSET_MAX, segment.base_offset + RELATIVE_OFFSET_MAX)
         last_epoch = self.last_epoch
         for _, header, batch in batches:
             base, epoch = header.base_offset, header.partition_leader_epoch
             if (
                 crc32c(batch[CRC_START:]) != header.crc
                 or header.last_offset_delta < 0
-                or header.last_offset > OFFSET_MAX
+                or header.last_offset > offset_max
                 or (base != segment.next_offset and not (self.config.compact and base > segment.next_offset))
                 or not self._epoch_fits(header, last_epoch)
             ):

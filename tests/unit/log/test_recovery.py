@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import struct
 
 import pytest
 from minikafka.log.epochs import CHECKPOINT_NAME, EpochEntry
 from minikafka.log.errors import DataDirRefused, LogDirFailure
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.log.log import LogConfig
-from minikafka.protocol.records import LOG_OVERHEAD_BYTES, MAGIC_POSITION, OFFSET_MAX, read_header
+from minikafka.protocol.records import (
+    ATTRIBUTES_POSITION,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
+    OFFSET_MAX,
+    read_header,
+    set_crc,
+)
 
 from tests.unit.log.build import DIR, NOW_MS, assert_sound, batch, contents, filled, open_log, replicated
 
@@ -310,6 +318,18 @@ class TestFiles:
         log = open_log(fs)
         assert log.log_end_offset == OFFSET_MAX + 1
         assert log.append_as_leader(batch(2), 0, NOW_MS).first_offset == OFFSET_MAX + 1
+
+    def test_an_offset_that_its_segment_cannot_hold_is_damage(self) -> None:
+        """An index has 32 bits for the distance to the segment's first offset; such a batch begins a segment of its own."""
+        fs, log = filled(1)
+        log.close()
+        far = replicated(3, 3, 0)
+        struct.pack_into(">i", far, ATTRIBUTES_POSITION + 1, 2**31 - 1)
+        set_crc(far)
+        fs.open_append(FIRST).append(far)
+        recovered = open_log(fs, LogConfig(index_interval_bytes=0), clean=False)
+        assert recovered.log_end_offset == 3
+        assert_sound(fs, recovered)
 
     @pytest.mark.parametrize("text", [b"x", b"-1", b"9223372036854775807", b"9" * 5000])
     def test_a_restart_at_no_offset_is_refused(self, text: bytes) -> None:
