@@ -511,9 +511,8 @@ class ChaosSession:
             or not all(isinstance(each, str) for each in topics)
         ):
             raise VerbRefused(f"topics: {topics!r} is not a list of names")
-        reported = self._reported_topics(Deadline(min(UNKNOWN_TOPIC_S, deadline.seconds)))
-        for name in topics or ():
-            if reported is not None and name not in reported:
+        if topics and (reported := self._reported_topics(Deadline(min(UNKNOWN_TOPIC_S, deadline.seconds)))) is not None:
+            for name in sorted(set(topics) - reported.keys()):
                 self._partitions(name, deadline)  # refuses it before anything is healed
         self._heal(deadline)
         names = list(dict.fromkeys(self.topics if topics is None else topics)) or [
