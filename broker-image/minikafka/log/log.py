@@ -80,25 +80,9 @@ class Log:
     """See the module. Open one with `Log.open`, not by the constructor."""
 
     __slots__ = (
-        "_availability",
-        "_checkpoints",
-        "_flush_messages",
-        "_flusher",
-        "_log_append_time",
-        "_max_message_bytes",
-        "_retention",
-        "_segment_bytes",
-        "_segment_ms",
-        "_truncation",
-        "config",
-        "directory",
-        "epochs",
-        "log_end_offset",
-        "log_start_offset",
-        "producers",
-        "recovery",
-        "segments",
-        "topic_partition",
+        "_availability", "_checkpoints", "_flush_messages", "_flusher", "_log_append_time", "_max_message_bytes", "_retention",
+        "_segment_bytes", "_segment_ms", "_truncation", "config", "directory", "epochs", "log_end_offset", "log_start_offset",
+        "producers", "recovery", "segments", "topic_partition",
     )  # fmt: skip
 
     def __init__(

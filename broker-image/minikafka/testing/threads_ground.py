@@ -290,7 +290,7 @@ class ThreadsGround(BrokerVerbs):
     def replica_log(self, broker: int, topic_partition: TopicPartition) -> ReplicaLog:
         with tempfile.TemporaryDirectory(prefix="minikafka-replica-") as scratch:
             thread, disk = self._threads[broker], self._disks[broker]
-            thread.call(lambda: _copy(disk, DATA, Path(scratch), [str(topic_partition)]))
+            thread.call(lambda: _copy(disk, DATA, Path(scratch), str(topic_partition)))
             return read_replica_log(broker, topic_partition, Path(scratch))
 
     def collect_events(self, folder: Path) -> None:
@@ -308,12 +308,12 @@ def _new_disk() -> MemoryFileSystem:
     return disk
 
 
-def _copy(disk: MemoryFileSystem, source: str, target: Path, replicas: Sequence[str] | None = None) -> None:
-    """The checkpoints, and the files of some replicas, or of all."""
+def _copy(disk: MemoryFileSystem, source: str, target: Path, replica: str | None = None) -> None:
+    """The checkpoints, and the files of one replica, or of all."""
     for name in disk.listdir(source):
         path = f"{source}/{name}"
         if not disk.is_dir(path):
             (target / name).write_bytes(disk.read_bytes(path))
-        elif replicas is None or name in replicas:
+        elif replica in (None, name):
             (target / name).mkdir()
             _copy(disk, path, target / name)
