@@ -294,6 +294,7 @@ class BrokerThread:
         """As by SIGTERM: a clean shutdown. Whether it was over in time."""
         if self.paused:
             self.resume()
+        self._ready.clear()  # whoever waits for it from now on waits for its end
         if self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(seconds)

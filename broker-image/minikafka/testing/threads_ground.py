@@ -72,7 +72,7 @@ class ThreadsGround(BrokerVerbs):
     def __init__(self, folder: Path, security: ClientSecurity = PLAINTEXT) -> None:
         self.folder = folder
         self.security = security
-        self.brokers: Sequence[int] = ()
+        self._ids: Sequence[int] = ()
         self._ports = _Ports()
         self._config: dict[int, BrokerConfig] = {}
         self._threads: dict[int, BrokerThread] = {}
@@ -89,10 +89,14 @@ class ThreadsGround(BrokerVerbs):
     def up(self, spec: ScenarioSpec, seed: int) -> None:
         raise ToolTrouble(next(iter(self.refusals(spec))) + f" (seed {seed})")
 
+    @property
+    def brokers(self) -> Sequence[int]:
+        return self._ids
+
     def launch(self, brokers: int, config: Mapping[str, str], *, seed: int = 0) -> None:
         """Make a new cluster, and wait until it is ready. Raises ToolTrouble."""
         self._seed = seed
-        self.brokers = range(1, brokers + 1)
+        self._ids = range(1, brokers + 1)
         cluster_id = new_cluster_id()
         links = []
         if own := sorted((KEYS_SET_PER_BROKER | OF_THREADS) & config.keys()):
@@ -207,9 +211,10 @@ class ThreadsGround(BrokerVerbs):
         for broker in brokers:
             self._living(broker).kill()
 
-    def terminate(self, broker: int) -> None:
-        if not self._living(broker).terminate(DOWN_TIMEOUT):
-            raise ToolTrouble(f"broker {broker} still runs {DOWN_TIMEOUT:g} s after it was asked to stop")
+    def terminate(self, broker: int, seconds: float | None = None) -> None:
+        seconds = DOWN_TIMEOUT if seconds is None else seconds
+        if not self._living(broker).terminate(seconds):
+            raise ToolTrouble(f"broker {broker} still runs {seconds:g} s after it was asked to stop")
 
     def pause(self, brokers: Sequence[int]) -> None:
         for broker in brokers:
@@ -266,12 +271,8 @@ class ThreadsGround(BrokerVerbs):
         return healed(handle.targets) if ended else []
 
     def heal_all(self, deadline_s: float = READY_TIMEOUT) -> list[str]:
-        deadline = time.monotonic() + deadline_s
         done = ["healed every link"] if self._links and self._links.change(lambda faults: faults.clear()) else []
-        done += [line for broker in self.brokers if (line := self.bring_back(broker)) is not None]
-        for broker in self.brokers:
-            self.wait_ready(broker, max(0.0, deadline - time.monotonic()))
-        return done
+        return done + self.heal_brokers(deadline_s)
 
     # -- evidence ------------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +39,10 @@ class BrokerVerbs(ABC):
 
     # -- what a ground says -------------------------------------------------------------------------------------------
 
+    @property
+    @abstractmethod
+    def brokers(self) -> Sequence[int]: ...
+
     @abstractmethod
     def condition(self, broker: int) -> BrokerCondition: ...
 
@@ -46,12 +51,16 @@ class BrokerVerbs(ABC):
         """Start a dead broker."""
 
     @abstractmethod
+    def wait_ready(self, broker: int, deadline_s: float) -> None:
+        """Wait until it is ready. Raises ToolTrouble when it is not after so many seconds, or has ended."""
+
+    @abstractmethod
     def kill(self, brokers: Sequence[int]) -> None:
         """Crash these processes at one moment."""
 
     @abstractmethod
-    def terminate(self, broker: int) -> None:
-        """Shut down cleanly."""
+    def terminate(self, broker: int, seconds: float | None = None) -> None:
+        """Shut down cleanly. Raises ToolTrouble when it still runs so many seconds later (None: the ground's own)."""
 
     @abstractmethod
     def pause(self, brokers: Sequence[int]) -> None: ...
@@ -98,7 +107,7 @@ class BrokerVerbs(ABC):
                 self.pause(brokers)
             case Verb.START | Verb.TERMINATE | Verb.RESTART | Verb.RESUME | Verb.RECOVER:
                 for broker in brokers:
-                    self._do_to_process(fault.verb, broker)
+                    self._do_to_process(fault, broker)
             case Verb.WIPE_UNFLUSHED:
                 for broker in brokers:
                     self.lose_unflushed(fault, broker)
@@ -109,14 +118,14 @@ class BrokerVerbs(ABC):
                 state = self.make(fault, targets)
         return Handle(fault, targets, state)
 
-    def _do_to_process(self, verb: Verb, broker: int) -> None:
-        match verb:
+    def _do_to_process(self, fault: Fault, broker: int) -> None:
+        match fault.verb:
             case Verb.START:
                 self.start(broker)
             case Verb.TERMINATE:
-                self.terminate(broker)
+                self.terminate(broker, fault.shutdown_s)
             case Verb.RESTART:
-                self.terminate(broker)
+                self.terminate(broker, fault.shutdown_s)
                 self.start(broker)
             case Verb.RESUME:
                 self.resume(broker)
@@ -144,3 +153,20 @@ class BrokerVerbs(ABC):
                 self.start(broker)
                 return f"started broker {broker}"
         return None
+
+    def heal_brokers(self, deadline_s: float) -> list[str]:
+        """Bring back all brokers, and wait until they are ready; what was done, a line each.
+
+        One that runs and ends meanwhile was shutting down already, as after a restart that was not over in time: it is started.
+        """
+        deadline = time.monotonic() + deadline_s
+        done = {broker: self.bring_back(broker) for broker in self.brokers}
+        for broker in self.brokers:
+            try:
+                self.wait_ready(broker, max(0.0, deadline - time.monotonic()))
+            except ToolTrouble:
+                if done[broker] is not None or self.condition(broker) is not BrokerCondition.DEAD:
+                    raise
+                done[broker] = self.bring_back(broker)
+                self.wait_ready(broker, max(0.0, deadline - time.monotonic()))
+        return [line for line in done.values() if line is not None]

@@ -430,7 +430,8 @@ class KubernetesGround(BrokerVerbs):
             at_once(lambda broker: self.agents.ask(broker, *freeze), living)
         self._end(brokers, AgentVerb.KILL)
 
-    def terminate(self, broker: int) -> None:
+    def terminate(self, broker: int, seconds: float | None = None) -> None:
+        del seconds  # its agent has an end of its own
         self._end([broker], AgentVerb.TERMINATE)
 
     def _end(self, brokers: Sequence[int], verb: AgentVerb) -> None:

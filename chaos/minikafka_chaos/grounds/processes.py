@@ -19,7 +19,7 @@ from minikafka.agent.power_loss import PowerLossMode, carry_out, plan
 from minikafka.client.metrics_access import MetricsAccess
 from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.local import process
-from minikafka.local.cluster import READY_TIMEOUT, LocalCluster
+from minikafka.local.cluster import DOWN_TIMEOUT, READY_TIMEOUT, LocalCluster
 from minikafka.local.errors import ClusterError
 from minikafka.local.layout import CLIENTS, INTER_BROKER, STORE, ClusterInfo, ClusterRecord, faults_path
 from minikafka.local.ports import HOST, PROXY_PORT_OFFSET, free_base_port
@@ -241,9 +241,9 @@ class ProcessesGround(BrokerVerbs):
             for broker in brokers:
                 self.cluster.kill(broker)
 
-    def terminate(self, broker: int) -> None:
+    def terminate(self, broker: int, seconds: float | None = None) -> None:
         with _as_tool_trouble():
-            self.cluster.terminate(broker)
+            self.cluster.terminate(broker, DOWN_TIMEOUT if seconds is None else seconds)
 
     def pause(self, brokers: Sequence[int]) -> None:
         with _as_tool_trouble():
@@ -333,10 +333,7 @@ class ProcessesGround(BrokerVerbs):
             self.cluster.wipe_volume(broker)
 
     def heal_all(self, deadline_s: float = READY_TIMEOUT) -> list[str]:
-        done = self._clear() + [line for broker in self.brokers if (line := self.bring_back(broker)) is not None]
-        with _as_tool_trouble():
-            self.cluster.wait_ready(deadline_s)
-        return done
+        return self._clear() + self.heal_brokers(deadline_s)
 
     def broker_address(self, broker: int) -> str:
         """HOST:PORT of its listener for clients."""

@@ -65,6 +65,8 @@ class Fault:
     duration_s: float | None = None
     """Seconds after which it is undone by itself; None: it lasts until a step, or the final heal, undoes it."""
     step: str = ""
+    shutdown_s: float | None = None
+    """Seconds that a broker may take for a clean shutdown; None: as many as the ground allows."""
 
     @property
     def rule(self) -> Rule:

@@ -588,9 +588,11 @@ class ChaosSession:
         then: Callable[[], None] = lambda: None,
         deadline: Deadline | None = None,
     ) -> None:
-        self._prepare_groups(deadline or Deadline(DEADLINE_S))
+        deadline = deadline or Deadline(DEADLINE_S)
+        self._prepare_groups(deadline)
         name = f"{verb.kind.replace('_', '-')}-{next(self._numbers)}"
-        with self._faults.making(Fault(name, verb, parameters, step=name), Targets((broker,), tuple(peers), role)):
+        fault = Fault(name, verb, parameters, step=name, shutdown_s=deadline.left)
+        with self._faults.making(fault, Targets((broker,), tuple(peers), role)):
             then()
 
     def _prepare_groups(self, deadline: Deadline) -> None:

@@ -161,7 +161,8 @@ class SimulationGround(BrokerVerbs):
         for found in [self._living(broker) for broker in brokers]:
             found.crash(lossy=False, torn=False)
 
-    def terminate(self, broker: int) -> None:
+    def terminate(self, broker: int, seconds: float | None = None) -> None:
+        del seconds  # of a session, which no simulation has
         found = self._living(broker)
         found.resume()
         found.shut_down()

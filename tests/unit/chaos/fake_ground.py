@@ -74,7 +74,7 @@ class FakeGround(BrokerVerbs):
         self._asked(f"kill {' '.join(map(str, brokers))}")
         self.conditions.update(dict.fromkeys(brokers, BrokerCondition.DEAD))
 
-    def terminate(self, broker: int) -> None:
+    def terminate(self, broker: int, seconds: float | None = None) -> None:
         self._asked(f"terminate {broker}")
         self.conditions[broker] = BrokerCondition.DEAD
 

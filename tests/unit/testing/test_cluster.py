@@ -322,6 +322,16 @@ def test_a_verb_that_nobody_can_answer_ends_with_its_deadline() -> None:
             verb()
 
 
+@pytest.mark.slow
+def test_a_restart_that_is_not_over_in_time_says_so_and_is_healed() -> None:
+    with MiniKafkaCluster(1, in_process=True) as cluster:
+        with pytest.raises(ToolTrouble, match="broker 1 still runs 0 s after it was asked to stop"):
+            cluster.restart(1, deadline_s=0)
+        cluster.heal()
+        topic = cluster.create_topic(replication_factor=1)
+        assert send(cluster, topic, "a") == [None]
+
+
 @pytest.mark.parametrize(
     ("brokers", "settings", "words"),
     [
