@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from posixpath import basename
 
-from crc32c import crc32c
-
 from minikafka.log.checkpoints import PARTITION_METADATA, parse_partition_metadata
 from minikafka.log.epochs import CHECKPOINT_NAME, EpochEntry, LeaderEpochCache
 from minikafka.log.errors import MalformedCheckpoint
@@ -21,6 +19,7 @@ from minikafka.log.producer_state import CorruptSnapshot, decode_snapshot
 from minikafka.log.recovery import LEFTOVER_SUFFIXES, parse_segment_name
 from minikafka.log.segment import segment_path
 from minikafka.log.unflushed import parse_tail_name
+from minikafka.protocol.checksum import crc32c
 from minikafka.protocol.records import CRC_START, HEADER, HEADER_BYTES, MAGIC, BatchHeader
 
 

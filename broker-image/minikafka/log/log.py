@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from crc32c import crc32c
-
 from minikafka.log import timestamps, validation
 from minikafka.log.availability import Availability
 from minikafka.log.config import LogConfig
@@ -39,6 +37,7 @@ from minikafka.log.retention import Retention
 from minikafka.log.segment import Segment
 from minikafka.log.truncation import LogTruncator
 from minikafka.log.unflushed_volume import UnflushedVolume
+from minikafka.protocol.checksum import crc32c
 from minikafka.protocol.records import (
     COMPRESSION_MASK,
     CONTROL_FLAG,

@@ -13,14 +13,13 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from minikafka.log.checkpoints import parse_whole_number
 from minikafka.log.config import FOREVER
 from minikafka.log.errors import InvalidProducerEpoch, OutOfOrderSequence
 from minikafka.log.filesystem import FileSystem
 from minikafka.log.segment import segment_path
 from minikafka.log.segments import SegmentList
+from minikafka.protocol.checksum import crc32c
 from minikafka.protocol.records import (
     LOG_OVERHEAD_BYTES,
     NO_PRODUCER_EPOCH,

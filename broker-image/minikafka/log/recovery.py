@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from crc32c import crc32c
-
 from minikafka.log.availability import FSYNC_FAILED
 from minikafka.log.checkpoints import PARTITION_METADATA, parse_whole_number
 from minikafka.log.config import LogConfig
@@ -30,6 +28,7 @@ from minikafka.log.segments import SegmentList
 from minikafka.log.truncation import RESTART, forget_restart, interrupted_restart
 from minikafka.log.unflushed import parse_tail_name, restore_tails
 from minikafka.log.unflushed_volume import UnflushedVolume
+from minikafka.protocol.checksum import crc32c
 from minikafka.protocol.records import CRC_START, HEADER_BYTES, OFFSET_MAX, BatchHeader
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from crc32c import crc32c
-
 from minikafka.log.errors import CorruptBatch, InvalidRecord, NotOneBatch, RecordTooLarge, UnsupportedMagic
+from minikafka.protocol.checksum import crc32c
 from minikafka.protocol.records import (
     CRC_START,
     HEADER,

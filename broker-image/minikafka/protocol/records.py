@@ -13,8 +13,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from minikafka.protocol.checksum import crc32c
 from minikafka.protocol.compression import Codec, UnsupportedCompression, compress, decompress
 
 __all__ = [
