@@ -32,10 +32,6 @@ DRAWN = """new Promise((resolve) => { const look = () => document.querySelectorA
   ? requestAnimationFrame(look) : resolve(true); look(); })"""
 SPENT = ("TaskDuration", "ScriptDuration", "LayoutDuration", "RecalcStyleDuration")
 """Of Chromium's own figures: what the thread of the page does in all, and the parts of it."""
-DRAWN = """new Promise((resolve) => { const look = () => document.querySelectorAll('.lane').length < %d
-  ? requestAnimationFrame(look) : resolve(true); look(); })"""
-SPENT = ("TaskDuration", "ScriptDuration", "LayoutDuration", "RecalcStyleDuration")
-"""Of Chromium's own figures: what the thread of the page does in all, and the parts of it."""
 FRAMES = """new Promise((resolve) => {
   const found = []; let last = performance.now(); const end = last + %d;
   const frame = (now) => {
