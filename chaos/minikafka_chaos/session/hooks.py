@@ -16,7 +16,7 @@ from minikafka_chaos.session.deadline import Deadline
 from minikafka_chaos.session.errors import VerbRefused
 
 TIMEOUT_S = 10.0
-TURN_ON = "bring the brokers down, and start them with minikafka up --config minikafka.test.hooks=true"
+TURN_ON = "brokers need the setting minikafka.test.hooks=true when they start (minikafka up --config minikafka.test.hooks=true)"
 OFF = f"hooks are off: {TURN_ON}"
 
 

@@ -430,11 +430,17 @@ class ChaosSession:
     def _led(self, topic: str, partition: int, other_than: int | None, deadline: Deadline) -> PartitionView:
         """The partition once a living broker leads it: for a moment others still name one that has just died."""
 
-        def led(view: PartitionView) -> bool:
-            dead = view.leader < 0 or self.ground.condition(view.leader) is BrokerCondition.DEAD
-            return not dead and view.leader != other_than
+        other = "" if other_than is None else f" other than broker {other_than}"
+        return self._until(
+            lambda view: self._is_led(view) and view.leader != other_than,
+            topic,
+            partition,
+            f"has no living leader{other}",
+            deadline,
+        )
 
-        return self._until(led, topic, partition, "has no such leader", deadline)
+    def _is_led(self, view: PartitionView) -> bool:
+        return view.leader >= 0 and self.ground.condition(view.leader) is not BrokerCondition.DEAD
 
     def move_leader(self, topic: str, partition: int = 0, to: int | None = None, deadline_s: float = DEADLINE_S) -> int:
         """Have another replica lead a partition (`to`, or the next in the ISR), all of them alive; its id."""
@@ -464,8 +470,9 @@ class ChaosSession:
     def _wait_full_isr(self, topics: Sequence[str], deadline: Deadline) -> None:
         self._check_open()
         for name in topics:
-            for where in self._partitions(name, deadline):
-                self._until(lambda view: view.full, *where, "has no full ISR", deadline)
+            for where, view in self._partitions(name, deadline).items():
+                if not view.full:
+                    self._until(lambda view: view.full, *where, "has no full ISR", deadline)
 
     def _until(
         self, holds: Callable[[PartitionView], bool], topic: str, partition: int, else_: str, deadline: Deadline
@@ -479,8 +486,9 @@ class ChaosSession:
             if holds(view):
                 return view
             if deadline.is_over:
-                isr = list(view.isr)
-                raise ToolTrouble(f"{where} {else_} after {deadline.seconds:g} s: leader {view.leader}, ISR {isr}")
+                dead = [each for each in view.replicas if self.ground.condition(each) is BrokerCondition.DEAD]
+                found = f"leader {view.leader}, ISR {list(view.isr)}, replicas {list(view.replicas)}, dead {dead}"
+                raise ToolTrouble(f"{where} {else_} after {deadline.seconds:g} s: {found}")
             time.sleep(POLL_S)
 
     # -- what is there -------------------------------------------------------------------------------------------------
@@ -488,8 +496,11 @@ class ChaosSession:
     def records(self, topic: str, deadline_s: float = DEADLINE_S) -> list[ReadRecord]:
         """All committed records of a topic, by partition and offset, as the verifier's reader gets them."""
         deadline = Deadline(deadline_s)
-        partitions = list(self._partitions(topic, deadline))
-        return read_records(self.ground.live_bootstrap, self.ground.security, partitions, deadline.left)
+        partitions = self._partitions(topic, deadline)
+        for where, view in partitions.items():
+            if not self._is_led(view):
+                self._led(*where, None, deadline)
+        return read_records(self.ground.live_bootstrap, self.ground.security, list(partitions), deadline.left)
 
     def groups(self, deadline_s: float = DEADLINE_S) -> dict[str, GroupOffsets]:
         """The consumer groups: state, members and committed offsets."""
