@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.ports import free_base_port
 
@@ -70,6 +71,33 @@ def test_up_down_and_up_again(run_cli: Any, call_cli: Any, data: Path) -> None:
     assert call_cli("consume", "bank", "--from-beginning", "--until-end", *at).stdout == "a\nb\n"
 
 
+def test_clients_need_tls_and_a_login(call_cli: Any, data: Path) -> None:
+    """Commands on the folder, and the verbs, are let in."""
+    base = free_base_port(1)
+    shown = up(call_cli, data, "--brokers", 1, "--base-port", base, "--tls", "--user", "alice=secret")
+    assert (shown["security_protocol"], shown["ca_path"]) == ("SASL_SSL", str(data / "ca.pem"))
+    assert call_cli("topic", "create", "bank", "--data", data).returncode == 0
+    login = {
+        "bootstrap.servers": shown["bootstrap"],
+        "security.protocol": shown["security_protocol"],
+        "ssl.ca.location": shown["ca_path"],
+        "sasl.mechanisms": "PLAIN",
+        "sasl.username": "alice",
+        "sasl.password": "secret",
+        "log_level": 0,
+    }
+    producer = Producer(login)
+    producer.produce("bank", "a")
+    assert producer.flush(60) == 0
+    for verb in (("kill", 1), ("heal",)):
+        assert call_cli("chaos", *verb, "--data", data).returncode == 0
+    assert call_cli("consume", "bank", "--from-beginning", "--until-end", "--data", data).stdout == "a\n"
+    judged = call_cli("verify", "--data", data)
+    assert (judged.returncode, judged.stdout[:7]) == (0, "Passed:")
+    stranger = call_cli("status", "--bootstrap", shown["bootstrap"])
+    assert (stranger.returncode, stranger.stderr.count("\n")) == (3, 1)
+
+
 def test_up_refuses_in_one_line(call_cli: Any, data: Path) -> None:
     base = free_base_port(2)
     up(call_cli, data, "--brokers", 1, "--base-port", base)
@@ -79,6 +107,7 @@ def test_up_refuses_in_one_line(call_cli: Any, data: Path) -> None:
         (("--config", "num.partitions=4"), "brokers are running with another configuration"),
         (("--racks", "a"), "racks"),
         (("--no-unflushed-dir",), "unflushed directory"),
+        (("--tls",), f"--tls: {data} has a cluster already: use a new --data"),
     ):
         done = call_cli("up", "--data", data, "--detach", *arguments)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)

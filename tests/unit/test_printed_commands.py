@@ -11,6 +11,7 @@ from minikafka.client.security import PLAINTEXT
 from minikafka.command.exits import CommandError
 from minikafka.config import client_properties
 from minikafka.local.cluster import LocalCluster
+from minikafka.local.layout import ClusterRecord
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.scenario import library
 
@@ -27,7 +28,7 @@ PLACEHOLDER = re.compile(r"\.\.\.|[A-Z]|\*|\$|[{}]")
 @pytest.fixture(autouse=True)
 def _a_cluster_in_every_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """``--data DIR`` asks the folder for its brokers, and ``--command-config`` reads its file, when they are parsed."""
-    monkeypatch.setattr(LocalCluster, "bootstrap", "127.0.0.1:19092")
+    monkeypatch.setattr(LocalCluster, "record", ClusterRecord("a" * 22, 3, 19092))
     monkeypatch.setattr(client_properties, "read_client_security", lambda path: PLAINTEXT)
 
 

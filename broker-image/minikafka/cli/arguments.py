@@ -6,7 +6,9 @@ import argparse
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+from minikafka.client.security import PLAINTEXT
 from minikafka.command.exits import bad_input
 from minikafka.command_config import add_command_config
 
@@ -29,7 +31,7 @@ def add_bootstrap(parser: argparse.ArgumentParser) -> None:
         help=f"brokers to ask first (default {DEFAULT_BOOTSTRAP})",
     )
     where.add_argument(
-        "--data", dest="bootstrap", type=bootstrap_of, metavar="DIR", help="the brokers of `minikafka up --data DIR`"
+        "--data", dest="bootstrap", action=_OfFolder, metavar="DIR", help="the brokers of `minikafka up --data DIR`"
     )
     add_command_config(parser)
     parser.add_argument(
@@ -76,15 +78,28 @@ def bootstrap(text: str) -> str:
     return text
 
 
-def bootstrap_of(data: str) -> str:
-    """All listeners of the local cluster in a data directory."""
-    from minikafka.local.cluster import LocalCluster
-    from minikafka.local.errors import ClusterError
+class _OfFolder(argparse.Action):
+    """All listeners of the local cluster in a data directory, and the way to be let in, where no other is named."""
 
-    try:
-        return LocalCluster(data).bootstrap
-    except ClusterError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        del parser, option_string
+        from minikafka.local.clients_listener import own_security
+        from minikafka.local.cluster import LocalCluster
+        from minikafka.local.errors import ClusterError
+
+        try:
+            record = LocalCluster(str(values)).record
+        except ClusterError as error:
+            raise argparse.ArgumentError(self, str(error)) from None
+        namespace.bootstrap = record.bootstrap
+        if getattr(namespace, "security", PLAINTEXT) is PLAINTEXT:
+            namespace.security = own_security(record.config)
 
 
 def topic_name(text: str) -> str:

@@ -18,8 +18,10 @@ from typing import Any, Protocol, cast
 
 from minikafka.cli import arguments
 from minikafka.cli.output import print_json, print_table
+from minikafka.client.security import PLAINTEXT
 from minikafka.command import exits
 from minikafka.command.exits import CommandError
+from minikafka.local.clients_listener import listener_settings, with_listener
 from minikafka.local.cluster import READY_TIMEOUT, TIED_BROKER_COMMAND, LocalCluster
 from minikafka.local.errors import BadRequest, ClusterError, PortInUse
 from minikafka.local.layout import UP_SETTINGS, ClusterInfo
@@ -90,6 +92,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="KEY=VALUE",
         help="a broker setting for all of them (repeatable)",
+    )
+    parser.add_argument(
+        "--tls",
+        action="store_true",
+        help="clients need TLS: they trust DIR/ca.pem, the certificate of an authority of this cluster's own",
+    )
+    parser.add_argument(
+        "--user",
+        action="append",
+        type=arguments.key_value,
+        default=[],
+        metavar="NAME=PASSWORD",
+        help="clients log in, by SASL PLAIN, and so may this one (repeatable); commands with --data DIR need no password",
     )
     parser.add_argument("--racks", type=_racks, metavar="A,B,C", help="a rack for each broker, dealt round")
     parser.add_argument(
@@ -263,7 +278,7 @@ def _up(cluster: LocalCluster | Controlled, args: argparse.Namespace) -> Cluster
         return cluster.up(
             brokers=args.brokers,
             base_port=_base_port(cluster, args) if args.base_port == 0 else args.base_port,
-            config=_config(cluster, arguments.settings(args.config)),
+            config=_config(cluster, args),
             replication_base_port=args.replication_base_port,
             metrics_base_port=args.metrics_base_port,
             racks=args.racks,
@@ -277,9 +292,25 @@ def _up(cluster: LocalCluster | Controlled, args: argparse.Namespace) -> Cluster
         raise CommandError(exits.NO, str(error)) from error
 
 
-def _config(cluster: LocalCluster | Controlled, asked: dict[str, str]) -> dict[str, str]:
+def _config(cluster: LocalCluster | Controlled, args: argparse.Namespace) -> dict[str, str]:
     """What is asked; a new cluster, which is there to be broken and judged, has hooks unless somebody says otherwise."""
-    return asked if cluster.exists else {**UP_SETTINGS, **asked}
+    asked = arguments.settings(args.config)
+    if cluster.exists:
+        for option, given in (("--tls", args.tls), ("--user", args.user)):
+            if given:
+                raise exits.bad_input(f"{option}: {args.data} has a cluster already: use a new --data")
+        return asked
+    if not (args.tls or args.user):
+        return {**UP_SETTINGS, **asked}
+    users: dict[str, str] = {}
+    for name, password in args.user:
+        if users.setdefault(name, password) != password:
+            raise exits.bad_input(f"--user: {name} is given twice, with two passwords")
+    hosts = () if args.advertised_host is None else (args.advertised_host,)
+    try:
+        return with_listener({**UP_SETTINGS, **asked}, listener_settings(args.tls, users, hosts))
+    except BadRequest as error:
+        raise exits.bad_input(f"--{error}".replace("--users: ", "--user: ", 1)) from error
 
 
 def _known_here(host: str | None) -> str | None:
@@ -327,6 +358,8 @@ def show(info: ClusterInfo, *, as_json: bool) -> None:
     ]
     print_table(("#broker", "#pid", "address", "replication", "metrics", "rack"), rows)
     print(f"bootstrap {info.bootstrap}")
+    if info.security_protocol != PLAINTEXT.protocol:
+        print(f"clients {info.security_protocol}" + ("" if info.ca_path is None else f", trusting {info.ca_path}"))
 
 
 def _watch(cluster: LocalCluster, came: Sequence[int], *, quiet: bool) -> bool:

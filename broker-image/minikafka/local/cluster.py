@@ -19,18 +19,22 @@ from typing import Any
 
 from minikafka.client.metrics_access import OPEN, MetricsAccess, own_access
 from minikafka.local import pids, process
+from minikafka.local.clients_listener import authority_of
 from minikafka.local.errors import BadRequest, BrokerFailed, ClusterError
 from minikafka.local.layout import (
+    CA,
     STOPPED,
     BrokerInfo,
     ClusterInfo,
     ClusterRecord,
     broker_info,
     check,
+    client_protocol,
     faults_path,
     new_cluster_id,
     properties,
     read_record,
+    write_atomic,
     write_properties,
     write_record,
 )
@@ -135,6 +139,8 @@ class LocalCluster:
             dead = [broker for broker in record.ids if pids.find(self.data, broker) is None]
             require_free(port for broker in dead for port in record.ports(broker))
             write_record(self.data, record)
+            if (authority := authority_of(record.config)) is not None:
+                write_atomic(self.data / CA, authority)
             (self.data / STOPPED).unlink(missing_ok=True)
             started = []
             try:
@@ -186,7 +192,8 @@ class LocalCluster:
         """The cluster as it is now."""
         record = self._record()
         brokers = [broker_info(self.data, record, broker, self.pid(broker)) for broker in record.ids]
-        return ClusterInfo(record.bootstrap, record.cluster_id, brokers)
+        ca = None if authority_of(record.config) is None else str(self.data / CA)
+        return ClusterInfo(record.bootstrap, record.cluster_id, brokers, client_protocol(record), ca)
 
     @property
     def metrics_access(self) -> MetricsAccess:

@@ -2,6 +2,7 @@
 
 ```
 DATA/cluster.json          what was asked of `up` (the record); everything below follows from it
+DATA/ca.pem                the certificate that clients are to trust, where they need TLS
 DATA/stopped               it is there from `down` until the next `up`
 DATA/metadata.sqlite       the cluster store of all its brokers
 DATA/broker-N/broker.properties  data/  unflushed/  events.jsonl  broker.log  pid  process.json  faults
@@ -36,6 +37,7 @@ STORE = "metadata.sqlite"
 RECORD = "cluster.json"
 RECORD_VERSION = 1
 STOPPED = "stopped"
+CA = "ca.pem"
 
 HOOKS = "minikafka.test.hooks"
 """The setting by which brokers tell what they acknowledge, which a verdict on a cluster that was broken by hand needs."""
@@ -89,6 +91,10 @@ class ClusterInfo:
     bootstrap: str
     cluster_id: str
     brokers: list[BrokerInfo]
+    security_protocol: str
+    """Of the listener for clients, by Kafka's name."""
+    ca_path: str | None
+    """The certificate, in PEM, that clients are to trust; None where `minikafka up --tls` has made none."""
 
     def as_json(self) -> dict[str, Any]:
         """Return what `minikafka up --json` prints."""
@@ -96,6 +102,8 @@ class ClusterInfo:
         return {
             "bootstrap": self.bootstrap,
             "cluster_id": self.cluster_id,
+            "security_protocol": self.security_protocol,
+            "ca_path": self.ca_path,
             "brokers": [{name: getattr(broker, name) for name in names} for broker in self.brokers],
         }
 
@@ -305,6 +313,12 @@ def properties(data: Path, record: ClusterRecord, broker: int) -> dict[str, str]
     if record.faults:
         values["minikafka.test.faults.path"] = str(faults_path(data, broker))
     return values | {key: value for key, value in record.config.items() if key not in MERGED}
+
+
+def client_protocol(record: ClusterRecord) -> str:
+    """Return the protocol of the listener for clients, by Kafka's name."""
+    chosen = _protocols(record.config.get("listener.security.protocol.map", ""))
+    return next(item.partition(":")[2] for item in chosen.split(",") if item.startswith(f"{CLIENTS}:"))
 
 
 def _protocols(chosen: str) -> str:

@@ -15,10 +15,18 @@ from minikafka_chaos.session.hooks import are_on
 from minikafka_chaos.session.session import ChaosSession
 from minikafka_chaos.session.settings import Setting, as_text
 
+from minikafka.local.clients_listener import (
+    authority_of,
+    listener_settings,
+    own_security,
+    security_of,
+    users_of,
+    with_listener,
+)
 from minikafka.local.cluster import TIED_BROKER_COMMAND, LocalCluster
-from minikafka.local.layout import BROKERS_MAX, CLIENTS, HOOKS, INTER_BROKER
+from minikafka.local.errors import BadRequest
+from minikafka.local.layout import BROKERS_MAX, HOOKS, INTER_BROKER
 from minikafka.local.scratch import ScratchFolder
-from minikafka.testing.security import ClientsListener
 from minikafka.testing.threads_ground import ThreadsGround
 
 SETTINGS = {HOOKS: "true", "offsets.topic.num.partitions": "4", "auto.create.topics.enable": "false"}
@@ -29,7 +37,6 @@ a topic that a misspelt name has made hides the mistake."""
 CLUSTER = "cluster"
 """The brokers' own folder, in that of the cluster."""
 CA = "ca.pem"
-PROTOCOLS = "listener.security.protocol.map"
 
 
 class MiniKafkaCluster(ChaosSession):
@@ -70,9 +77,12 @@ class MiniKafkaCluster(ChaosSession):
         hooks = are_on(values)
         if in_process and not hooks:
             raise VerbRefused(f"{HOOKS}: brokers in this process always have hooks")
-        self._security = ClientsListener(tls, users)
-        if taken := values.keys() & self._security.settings.keys():
-            raise VerbRefused(f"settings: {min(taken)} is what `tls` and `users` set")
+        try:
+            self._listener = listener_settings(tls, users)
+            secured = with_listener(values, self._listener)
+        except BadRequest as error:
+            raise VerbRefused(str(error)) from error
+        values = {**values, **self._listener} if in_process else secured
         if folder is not None and (Path(folder) / CLUSTER).exists():
             raise VerbRefused(f"folder: {folder} has a cluster already: name another, or none")
         self._scratch = None
@@ -87,25 +97,22 @@ class MiniKafkaCluster(ChaosSession):
         self._lifeline = os.pipe()
         ground = self._launched(place, brokers, values, in_process)
         super().__init__(ground, place, hooks)
-        if (authority := self._security.authority) is not None:
+        if (authority := authority_of(self._listener)) is not None:
             (place / CA).write_text(authority)
 
     def _launched(
         self, place: Path, brokers: int, values: Mapping[str, str], in_process: bool
     ) -> ThreadsGround | ProcessesGround:
         ground: ThreadsGround | ProcessesGround
-        values = {**values, **self._security.settings}
-        security = self._security.own
         if in_process:
-            ground = ThreadsGround(place / CLUSTER, security)
+            ground = ThreadsGround(place / CLUSTER, own_security(self._listener))
         else:
             local = LocalCluster(place / CLUSTER, TIED_BROKER_COMMAND, self._lifeline[0])
-            ground = ProcessesGround(local.data, cluster=local, first_id=1, security=security)
+            ground = ProcessesGround(local.data, cluster=local, first_id=1)
         try:
             if isinstance(ground, ThreadsGround):
                 ground.launch(brokers, values)
             else:
-                values[PROTOCOLS] = _protocols(values.get(PROTOCOLS, ""), security.protocol)
                 ground.launch(brokers, values, proxied=[INTER_BROKER], fault_files=True)
         except BaseException as error:
             ground.down()
@@ -123,11 +130,15 @@ class MiniKafkaCluster(ChaosSession):
     @property
     def ca_path(self) -> Path | None:
         """The certificate, in PEM, that clients are to trust; None without TLS."""
-        return None if self._security.authority is None else self.folder / CA
+        return None if authority_of(self._listener) is None else self.folder / CA
 
     def client_config(self, user: str | None = None) -> dict[str, Any]:
         """Return what a client of confluent-kafka needs: addresses, TLS and login, the first user's where none is named."""
-        return {"bootstrap.servers": self.bootstrap, **self._security.librdkafka(user)}
+        names = users_of(self._listener)
+        if user is not None and user not in names:
+            raise VerbRefused(f"user: {user!r} is not one of this cluster, which has {', '.join(names) or 'none'}")
+        security = security_of(self._listener, user or next(iter(names), None))
+        return {"bootstrap.servers": self.bootstrap, **security.librdkafka()}
 
     def close(self) -> None:
         """End the brokers, at once. Safe to call twice."""
@@ -152,12 +163,3 @@ class MiniKafkaCluster(ChaosSession):
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
-
-
-def _protocols(given: str, of_clients: str) -> str:
-    """What somebody has set for the brokers among themselves, and the clients' protocol."""
-    if any(item.strip().upper().startswith(f"{CLIENTS}:") for item in given.split(",")):
-        raise VerbRefused(
-            f"config: {PROTOCOLS}: {CLIENTS} is the listener for clients, of which `tls` and `users` decide"
-        )
-    return ",".join(filter(None, [given, f"{CLIENTS}:{of_clients}"]))

@@ -17,8 +17,9 @@ from typing import Any
 
 from minikafka.agent.power_loss import PowerLossMode, carry_out, plan
 from minikafka.client.metrics_access import MetricsAccess
-from minikafka.client.security import PLAINTEXT, ClientSecurity
+from minikafka.client.security import ClientSecurity
 from minikafka.local import process
+from minikafka.local.clients_listener import own_security
 from minikafka.local.cluster import DOWN_TIMEOUT, READY_TIMEOUT, LocalCluster
 from minikafka.local.errors import ClusterError
 from minikafka.local.layout import CLIENTS, INTER_BROKER, STORE, ClusterInfo, ClusterRecord, faults_path
@@ -84,8 +85,7 @@ def _ports(record: ClusterRecord) -> Iterator[tuple[int, int, int, bool]]:
 class ProcessesGround(BrokerVerbs):
     """A new local cluster in `data`, on free ports unless `base_port` says which.
 
-    `cluster` is for a cluster whose brokers are started in another way than a detached one's; `first_id` is the first broker's;
-    `security` says how their listeners for clients are asked.
+    `cluster` is for a cluster whose brokers are started in another way than a detached one's; `first_id` is the first broker's.
     """
 
     name = "processes"
@@ -100,7 +100,6 @@ class ProcessesGround(BrokerVerbs):
         *,
         cluster: LocalCluster | None = None,
         first_id: int = 0,
-        security: ClientSecurity = PLAINTEXT,
     ) -> None:
         self.cluster = cluster or LocalCluster(data)
         self._base_port = base_port
@@ -110,8 +109,7 @@ class ProcessesGround(BrokerVerbs):
         self._has_fault_files = False
         self._fault_files = FaultFiles(lambda broker: faults_path(self.cluster.data, broker))
         self._store_outage = StoreOutage(self.cluster.data / STORE)
-        self.security = security
-        self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap, lambda: security)
+        self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap, lambda: self.security)
 
     def refusals(self, spec: ScenarioSpec) -> Iterable[str]:
         protocols = as_config(spec.cluster.config).get("listener.security.protocol.map", "")
@@ -121,6 +119,11 @@ class ProcessesGround(BrokerVerbs):
                     f"cluster.config listener.security.protocol.map: {item}: the clients of experiments have neither TLS nor "
                     f"SASL; allowed: another protocol for {INTER_BROKER} only"
                 )
+
+    @property
+    def security(self) -> ClientSecurity:
+        """How a broker's listener for clients is asked."""
+        return own_security(self.cluster.record.config)
 
     @property
     def address(self) -> str:

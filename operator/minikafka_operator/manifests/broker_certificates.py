@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from minikafka.security.certificates import KeyPair, expiry, issued, serves
 from minikafka.security.tls import TlsSettings, TlsSettingsError, server_context
 from minikafka_kube.disruption_lease import hold_of, is_experiment
 from minikafka_kube.instants import time_text
@@ -45,7 +46,6 @@ from minikafka_operator.security.broker_security import (
     listener_file,
     listener_of,
 )
-from minikafka_operator.security.certificates import KeyPair, expiry, issued, serves
 from minikafka_operator.security.metrics_tokens import MetricsTokens, tokens_now
 
 TLS_CERTIFICATE, TLS_KEY = "tls.crt", "tls.key"

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from minikafka.security.certificates import KeyPair, expiry, new_authority, replaced_by, signs, together
 from minikafka_kube.instants import instant, time_text
 from minikafka_kube.kinds import Object
 from minikafka_kube.names import CA_FILE, RENEWED_ANNOTATION, SINCE_ANNOTATION
 from minikafka_kube.observed import annotations_of
 
 from minikafka_operator.api.security import CertificateAuthority
-from minikafka_operator.security.certificates import KeyPair, expiry, new_authority, replaced_by, signs, together
 
 CA_CERTIFICATE = CA_FILE
 """In the Secret of certificates: all that are trusted."""

@@ -12,13 +12,13 @@ from typing import Final
 
 from minikafka.config.oauth_settings import JWKS_URL
 from minikafka.security.authorizer import KAFKAS_NAME
+from minikafka.security.certificates import Subject
 from minikafka.security.jaas import OAUTHBEARER_MODULE
 from minikafka_kube.names import CERTIFICATES_PATH, Names
 
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.api.listeners import SecuredListener
 from minikafka_operator.api.security import Authentication, AuthenticationType, OAuthBearerAuthentication
-from minikafka_operator.security.certificates import Subject
 
 REPLICATION: Final = "REPLICATION"
 FIELDS: Final = {"CLIENT": "internal", "EXTERNAL": "external"}

@@ -6,6 +6,7 @@ import secrets
 from datetime import datetime
 from typing import Final
 
+from minikafka.security.certificates import KeyPair, Subject, issued, serves
 from minikafka.security.jaas import SCRAM_MODULE
 from minikafka_kube.kinds import SECRET, USER, Object
 from minikafka_kube.names import RENEW_ANNOTATION, RENEWED_ANNOTATION, Names
@@ -14,7 +15,6 @@ from minikafka_kube.observed import annotations_of
 from minikafka_operator.api.security import AuthenticationType, CertificateAuthority
 from minikafka_operator.manifests.objects import owner_reference
 from minikafka_operator.security.authorities import CA_CERTIFICATE, Authority, encoded, texts_in
-from minikafka_operator.security.certificates import KeyPair, Subject, issued, serves
 
 PASSWORD: Final = "password"
 JAAS: Final = "sasl.jaas.config"

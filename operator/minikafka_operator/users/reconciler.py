@@ -12,6 +12,7 @@ from typing import Final
 
 from minikafka.client.connection import NoAnswer
 from minikafka.client.security import ClientSecurity
+from minikafka.security.certificates import issued
 from minikafka.security.tls import TlsSettings
 from minikafka_kube.api_server import ApiError, ApiServer
 from minikafka_kube.conditions import condition
@@ -25,7 +26,6 @@ from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.conditions import UserReason
 from minikafka_operator.manifests.broker_certificates import Authorities, authorities_found
 from minikafka_operator.security.broker_security import operator_subject
-from minikafka_operator.security.certificates import issued
 from minikafka_operator.users.access import change_to, removal
 from minikafka_operator.users.cluster_admin import AdminError, ClusterAdmin, OpenAdmin, in_turn
 from minikafka_operator.users.users import (

@@ -111,8 +111,16 @@ def test_the_temporary_folder_of_one_that_was_killed_is_removed_by_the_next(
     [
         ([], "--data: is needed; only with --while-stdin"),
         (["--while-stdin", "--detach"], "--while-stdin: lasts as long as this program; not with --detach"),
+        (["--data", "no", "--user", "a b=x"], "--user: 'a b' is not a name of letters, digits"),
+        (["--data", "no", "--user", "a=x", "--user", "a=y"], "--user: a is given twice, with two passwords"),
+        (["--data", "no", "--user", "a"], "--user: 'a' is not KEY=VALUE"),
+        (
+            ["--data", "no", "--tls", "--config", "listener.security.protocol.map=PLAINTEXT:SSL"],
+            "--config: listener.security.protocol.map: PLAINTEXT is the listener for clients",
+        ),
     ],
 )
-def test_a_life_that_cannot_be_is_refused(options: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_is_refused(options: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["up", *options]) == 2
     assert words in capsys.readouterr().err
+    assert not Path("no").exists()

@@ -57,7 +57,8 @@ def test_ports_can_be_chosen(tmp_path: Path) -> None:
     assert [each.port for each in config.listeners] == [19093, 30001]
     assert config.minikafka_metrics_port == 31001
     assert made.ports(2) == (19093, 30001, 31001)
-    told = ClusterInfo(made.bootstrap, made.cluster_id, [broker_info(tmp_path, made, 2, None)]).as_json()["brokers"][0]
+    brokers = [broker_info(tmp_path, made, 2, None)]
+    told = ClusterInfo(made.bootstrap, made.cluster_id, brokers, "PLAINTEXT", None).as_json()["brokers"][0]
     assert (told["port"], told["replication_port"], told["metrics_port"]) == made.ports(2)
 
 

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from minikafka.config import BrokerConfig
 from minikafka.config.properties import parse_properties
+from minikafka.security.certificates import KeyPair, Subject, expiry, issued, matches, new_authority, serves
 from minikafka.security.principal import distinguished_name
 from minikafka.security.tls import TlsSettings, client_context, server_context
 from minikafka_kube.kinds import Object
@@ -25,7 +26,6 @@ from minikafka_operator.actions import Apply, Create, ReplacePod
 from minikafka_operator.api.security import CertificateAuthority
 from minikafka_operator.manifests.broker_certificates import authorities_found
 from minikafka_operator.security.authorities import Authority, Renewal, authority_in, authority_now, encoded, texts_in
-from minikafka_operator.security.certificates import KeyPair, Subject, expiry, issued, matches, new_authority, serves
 
 from .test_rollout_lease import held_by
 from .world import BEGIN, NAMES, World, settled

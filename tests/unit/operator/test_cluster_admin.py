@@ -16,6 +16,7 @@ from minikafka.client.connection import BrokerConnection, NoAnswer
 from minikafka.client.security import ClientSecurity
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.security.acls import Acl, Entry, Operation, Pattern, PatternType, Permission, ResourceType
+from minikafka.security.certificates import KeyPair, Subject, issued, new_authority
 from minikafka.security.sasl_client import AuthenticationError, Login
 from minikafka.security.tls import TlsSettings
 from minikafka.server.broker import Broker
@@ -29,7 +30,6 @@ from minikafka_operator.security.broker_security import (
     operator_subject,
     security_properties,
 )
-from minikafka_operator.security.certificates import KeyPair, Subject, issued, new_authority
 from minikafka_operator.users.access import MECHANISM, AccessChange, KnownAccess, QuotaChange
 from minikafka_operator.users.cluster_admin import AdminError, ClusterAdmin
 

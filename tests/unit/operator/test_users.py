@@ -12,6 +12,7 @@ import pytest
 from minikafka.client.connection import NoAnswer
 from minikafka.client.security import ClientSecurity
 from minikafka.security.acls import Acl, Entry, Operation, Pattern, PatternType, Permission, ResourceType
+from minikafka.security.certificates import KeyPair, Subject, matches
 from minikafka.security.jaas import parse_for
 from minikafka_kube.api import API_VERSION
 from minikafka_kube.api_server import ApiError, ApiServer
@@ -19,7 +20,6 @@ from minikafka_kube.kinds import SECRET, USER, Object
 from minikafka_kube.leadership import Alone, NotLeadingError
 from minikafka_kube.names import RENEW_ANNOTATION, RENEW_CLIENTS_CA_ANNOTATION, USER_FINALIZER
 from minikafka_operator.security.authorities import texts_in
-from minikafka_operator.security.certificates import KeyPair, Subject, matches
 from minikafka_operator.users.access import AccessChange, KnownAccess, WantedAccess, change_to, removal
 from minikafka_operator.users.cluster_admin import AdminError, in_turn
 from minikafka_operator.users.reconciler import REFUSED_RETRY_SECONDS, UserReconciler

@@ -3,5 +3,5 @@
 DuckDB's are such, and those of cryptography.
 """
 
+import minikafka.security.certificates
 import minikafka.testing.cluster  # noqa: F401
-import minikafka_operator.security.certificates  # noqa: F401

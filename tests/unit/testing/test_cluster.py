@@ -344,7 +344,7 @@ def test_a_restart_that_is_not_over_in_time_says_so_and_is_healed() -> None:
         (
             1,
             {"listener.security.protocol.map": "PLAINTEXT:SSL"},
-            "config: listener.security.protocol.map: a cluster in this process",
+            "config: listener.security.protocol.map: PLAINTEXT is the listener for clients",
         ),
         (1, {"minikafka.metadata.store": "memory"}, "config: minikafka.metadata.store: a cluster in this process"),
         (1, {"num.partitions": 1.5}, "settings: num.partitions: 1.5 is not text, a whole number, True or False"),

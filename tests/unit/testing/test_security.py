@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
+from minikafka.local.clients_listener import LISTENER
 from minikafka.testing import MiniKafkaCluster, Outcome, VerbRefused
-from minikafka.testing.security import LISTENER
 
 from tests.forms import in_full
 
@@ -68,7 +68,7 @@ def test_nobody_else_is_let_in(cluster: MiniKafkaCluster) -> None:
         ({"users": {"alice": "x\ny"}}, "users: the password of alice is not text"),
         (
             {"users": {"alice": "x"}, "settings": {f"{LISTENER}plain.sasl.jaas.config": "x"}},
-            f"settings: {LISTENER}plain.sasl.jaas.config is what `tls` and `users` set",
+            f"config: {LISTENER}plain.sasl.jaas.config is what `tls` and `users` set",
         ),
     ],
 )
