@@ -116,6 +116,8 @@ def _checked(users: Mapping[str, str]) -> dict[str, str]:
             raise BadRequest(f"users: the password of {name} is not text that can be printed")
         if password[0] == " ":  # librdkafka would leave it out, and not be let in
             raise BadRequest(f"users: the password of {name} begins with a space, which librdkafka does not send")
+        if "${env:" in password:
+            raise BadRequest(f"users: the password of {name} has ${{env:, for which brokers put in a variable")
     return dict(users)
 
 

@@ -65,6 +65,7 @@ def test_nobody_else_is_let_in(cluster: MiniKafkaCluster) -> None:
         ({"users": {"a b": "x"}}, "users: 'a b' is not a name of letters, digits"),
         ({"users": {"minikafka-testing": "x"}}, "users: 'minikafka-testing' is not a name"),
         ({"users": {"alice": ""}}, "users: the password of alice is not text"),
+        ({"users": {"alice": "${env:HOME}"}}, r"users: the password of alice has \$\{env:"),
         ({"users": {"alice": "x\ny"}}, "users: the password of alice is not text"),
         (
             {"users": {"alice": "x"}, "settings": {f"{LISTENER}plain.sasl.jaas.config": "x"}},
