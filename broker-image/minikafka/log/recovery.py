@@ -288,7 +288,9 @@ class LogLoader:
             if n == first_unsafe:
                 self._check_epochs(segments[:n])
             if n > 0 and (n >= first_unsafe or not segment.size) and self._gap(segments[n - 1], segment):
-                self._drop_from(n, f"{segment.base_offset} does not continue {segments[n - 1].next_offset}")
+                whole = segments[n - 1] in self.recovered or self._recover_after_all(n - 1)
+                problem = f"{segment.base_offset} does not continue {segments[n - 1].next_offset}"
+                self._drop_from(n, problem if whole else "it follows a damaged segment")
                 return
             if n >= first_unsafe:
                 whole = self._recover(segment)
@@ -317,6 +319,12 @@ class LogLoader:
             return self._recover(segment)
         self.last_epoch = self.epochs.epoch_for_offset(segment.next_offset - 1)
         return True
+
+    def _recover_after_all(self, n: int) -> bool:
+        """Recover a segment that was trusted: what follows it contradicts its end, which may be damaged, and be too high."""
+        self._check_epochs(self.segments[:n])
+        self.last_epoch = self.epochs.epoch_for_offset(self.segments[n].base_offset - 1) if n else UNDEFINED_EPOCH
+        return self._recover(self.segments[n])
 
     def _recover(self, segment: Segment) -> bool:
         """Rebuild the indexes from the batches and cut at the first invalid one; whether all were valid."""

@@ -292,6 +292,13 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
         for found in self.walk(start):
             header = found.header
+            if (
+                not self.base_offset
+                <= header.base_offset
+                <= header.last_offset
+                <= self.base_offset + RELATIVE_OFFSET_MAX
+            ):
+                raise CorruptBatch(f"{self.path}: offset {header.base_offset} at byte {found.position} is not of it")
             self.next_offset = header.next_offset
             end = found.position + header.size
             if header.max_timestamp > self.max_timestamp:

@@ -114,6 +114,33 @@ def test_damage_below_the_recovery_point_is_not_looked_for() -> None:
     assert recovered.recovery.segments_recovered == 2  # the last, and the one that ends at the recovery point
 
 
+def test_damage_that_hides_the_end_of_a_trusted_segment_is_told_as_a_loss() -> None:
+    """The last batch before the recovery point has too high an offset: what follows goes, and the log does not end there."""
+    config = LogConfig(segment_bytes=400)
+    fs, log = filled(12, config)
+    bases = [segment.base_offset for segment in log.segments]
+    last = [found.position for found in log.segments[1].walk()][-1]
+    fs.kill()
+    fs.corrupt(f"{DIR}/{bases[1]:020d}.log", last + 6, 0x01)
+    recovered = open_log(fs, config, clean=False, recovery_point=bases[2] + 1)
+    assert recovered.log_end_offset == bases[2] - 3
+    assert recovered.recovery.lost
+    assert_sound(fs, recovered)
+
+
+def test_an_offset_that_a_trusted_segment_cannot_hold_is_damage() -> None:
+    """An index has no bits for it: an append that sealed the segment would raise an error of no log."""
+    config = LogConfig(segment_bytes=400)
+    fs, log = filled(12, config)
+    bases = [segment.base_offset for segment in log.segments]
+    second = [found.position for found in log.segments[1].walk()][1]
+    log.close()
+    fs.corrupt(f"{DIR}/{bases[1]:020d}.log", second + 3, 0x80)
+    opened = open_log(fs, config, clean=True, recovery_point=36)
+    assert (opened.log_end_offset, opened.recovery.lost) == (bases[1] + 3, True)
+    assert_sound(fs, opened)
+
+
 def test_a_recovery_point_beyond_the_end_is_not_believed() -> None:
     config = LogConfig(segment_bytes=400)
     fs, _ = filled(12, config)
