@@ -169,8 +169,7 @@ class ReliableConsumer:
 
     def _on_lost(self, _consumer: Any, places: list[ClientPartition]) -> None:
         """Others have them already: a commit would be refused."""
-        with self._changed:
-            self._work.revoked(_partitions(places))
+        self._give_up(_partitions(places))
 
     def _let_go(self, partitions: list[TopicPartition]) -> None:
         """Wait for the record in hand, commit what is done, and drop the rest."""
@@ -180,8 +179,13 @@ class ReliableConsumer:
                 lambda: self._failure is not None or not self._work.holds(partitions), self._revoke_seconds
             )
         self._commit(partitions)
+        self._give_up(partitions)
+
+    def _give_up(self, partitions: list[TopicPartition]) -> None:
         with self._changed:
-            self._work.revoked(partitions)
+            paused = self._work.revoked(partitions)
+        if paused:  # librdkafka keeps a pause beyond a rebalance
+            self._consumer.resume([ClientPartition(*partition) for partition in paused])
 
     def _close(self) -> None:
         self._stopping = True

@@ -16,7 +16,7 @@ While one partition waits, others go on. Times are seconds of any clock that onl
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from minikafka.protocol.types import TopicPartition
@@ -103,10 +103,15 @@ class Work:
             if partition in self._partitions:
                 self._partitions[partition].released = True
 
-    def revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give these up: drop what is held of them, and what becomes of the record in hand."""
+    def revoked(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Give these up: drop what is held of them, and what becomes of the record in hand; those whose fetching is paused.
+
+        Who gets one of them again, this consumer too, fetches it from the start.
+        """
+        paused = [partition for partition in partitions if self._partitions.get(partition, _Held()).paused]
         for partition in partitions:
             self._partitions.pop(partition, None)
+        return paused
 
     def assignment(self) -> frozenset[TopicPartition]:
         """Return the partitions that are ours."""

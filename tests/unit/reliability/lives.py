@@ -13,6 +13,7 @@ from typing import Any
 from minikafka.protocol.types import TopicPartition
 from minikafka.reliability import AsyncReliableConsumer, ConsumedRecord, ReliableConsumer, RetryPolicy
 from minikafka.reliability.dead_letters import DeadLetter
+from minikafka.reliability.work import HELD_MAX
 
 POINTS = {"processed": 2, "letter to write": 1, "letter written": 1, "commit to send": 2, "commit sent": 1}
 """Between any two of these the process may die; at which time it does."""
@@ -33,6 +34,7 @@ class Goal:
     committed: dict[TopicPartition, int] = field(default_factory=dict)
     holds: Callable[[ConsumedRecord], bool] = lambda _record: False
     """Whether the handler is to leave a record a while."""
+    held_max: int = HELD_MAX
     revoking: threading.Event = field(default_factory=threading.Event)
     """Set when a member is to let go of partitions."""
 
@@ -149,7 +151,7 @@ def confluent(
         fate.reach("processed")
 
     config = {"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0, "fetch.wait.max.ms": 20}
-    consumer = DyingConsumer(config, list(topics), handles, retries=SOON, commit_seconds=0)
+    consumer = DyingConsumer(config, list(topics), handles, retries=SOON, commit_seconds=0, held_max=goal.held_max)
     consumer.fate = fate
     consumer.run()
 
@@ -173,7 +175,7 @@ def aiokafka(
 
     async def live() -> None:
         config: dict[str, Any] = {"bootstrap_servers": bootstrap, "group_id": group, "fetch_max_wait_ms": 20}
-        consumer = DyingAsyncConsumer(config, list(topics), handles, retries=SOON, commit_seconds=0)
+        consumer = DyingAsyncConsumer(config, list(topics), handles, retries=SOON, commit_seconds=0, held_max=goal.held_max)
         consumer.fate = fate
         await consumer.run()
 

@@ -202,7 +202,8 @@ def rebalanced(cluster: MiniKafkaCluster, live: Life) -> list[tuple[int, int]]:
     def handler(record: ConsumedRecord) -> None:
         done.append((record.partition.partition, record.offset))
 
-    goal = lives.Goal({TopicPartition(topic, partition): 20 for partition in (0, 1)}, holds=holds)
+    ends = {TopicPartition(topic, partition): 20 for partition in (0, 1)}
+    goal = lives.Goal(ends, holds=holds, held_max=3)  # its fetching is paused as the other comes
     members = [
         threading.Thread(target=live, args=(cluster.bootstrap, group, [topic], handler, goal), daemon=True)
         for _ in range(2)
