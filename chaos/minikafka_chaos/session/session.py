@@ -35,7 +35,7 @@ from minikafka_chaos.run.replica_evidence import TopicEvidence, write_replicas
 from minikafka_chaos.scenario.faults import PLAIN, Direction, Fault, Parameters, Targets, WipeMode
 from minikafka_chaos.session.deadline import Deadline
 from minikafka_chaos.session.errors import VerbRefused
-from minikafka_chaos.session.evidence import CommittedLog, acknowledgements, write_history
+from minikafka_chaos.session.evidence import Acknowledgement, CommittedLog, acknowledgements, write_history
 from minikafka_chaos.session.groups import OFFSETS_TOPIC, GroupOffsets, describe_groups, make_offsets_topic
 from minikafka_chaos.session.hooks import TURN_ON, BrokerHooks
 from minikafka_chaos.session.partitions import TIMEOUT_S, ask, committed_batches, prefer
@@ -529,6 +529,8 @@ class ChaosSession:
         names = list(dict.fromkeys(self.topics if topics is None else topics)) or [
             name for name, internal in self._all_topics(deadline).items() if not internal
         ]
+        # First, for clients may go on: what is acknowledged later need not be in the logs as they are read.
+        acknowledged = self._acknowledgements(names)
         logs: list[CommittedLog] = []
         evidence: list[TopicEvidence] = []
         for name in names:
@@ -543,12 +545,16 @@ class ChaosSession:
                 )
         folder = Path(tempfile.mkdtemp(prefix="verdict-", dir=self.folder))
         self.ground.collect_events(folder / "events")
-        acknowledged = acknowledgements(folder / "events", names)
         history = write_history(folder, acknowledged, logs, self.ground.clock.time)
         problems = write_replicas(folder, evidence, self.ground.replica_log, folder / "events")
         verdict = judge(history, folder / "replicas.jsonl", Terms(problems=problems, by_brokers=True))
         self.journal.write("verdict", verdict.as_json())
         return verdict
+
+    def _acknowledgements(self, topics: Sequence[str]) -> list[Acknowledgement]:
+        with tempfile.TemporaryDirectory(prefix="events-", dir=self.folder) as events:
+            self.ground.collect_events(Path(events))
+            return acknowledgements(Path(events), topics)
 
     def _all_topics(self, deadline: Deadline) -> dict[str, bool]:
         """Each topic of the cluster, by name, and whether it is internal. Raises ToolTrouble when nobody answers."""

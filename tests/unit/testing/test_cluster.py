@@ -22,6 +22,8 @@ from minikafka.protocol.types import TopicPartition as KafkaPartition
 from minikafka.testing import MiniKafkaCluster, Outcome, ToolTrouble, VerbRefused
 from minikafka.testing.broker_thread import LivingDisk, SharedDatabase, ThreadStore
 from minikafka_chaos.load.clients import PartitionView
+from minikafka_chaos.session import session
+from minikafka_chaos.session.partitions import committed_batches
 
 QUIET = {"log_level": 0, "linger.ms": 0, "topic.metadata.refresh.fast.interval.ms": 20, "retry.backoff.ms": 20}
 SECONDS = 60.0
@@ -320,6 +322,23 @@ def test_a_verb_that_nobody_can_answer_ends_with_its_deadline() -> None:
     for verb in (*verbs, *hooks):
         with pytest.raises(VerbRefused, match="the cluster is closed"):
             verb()
+
+
+@pytest.mark.slow
+def test_what_is_acknowledged_while_a_verdict_reads_is_not_lost(
+    cluster: MiniKafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = cluster.create_topic()
+    assert send(cluster, topic, "a") == [None]
+
+    def read_before_more_is_sent(*where: Any) -> Any:
+        found = committed_batches(*where)
+        assert send(cluster, topic, "b") == [None]
+        return found
+
+    monkeypatch.setattr(session, "committed_batches", read_before_more_is_sent)
+    verdict = cluster.verdict([topic])
+    assert (verdict.outcome, verdict.counts["acknowledged"]) == (Outcome.PASSED, 1)
 
 
 @pytest.mark.slow
