@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,11 +18,13 @@ from tests.waiting import until_now
 SECONDS = 120.0
 
 ORPHANS = """
-import sys, time
+import multiprocessing, sys, time
 from minikafka.testing import MiniKafkaCluster
 cluster = MiniKafkaCluster(2, folder=sys.argv[1])
+child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+child.start()
 cluster.pause(2)
-print(*(cluster.ground.cluster.pid(broker) for broker in (1, 2)), cluster.ground._links.pid, flush=True)
+print(child.pid, *(cluster.ground.cluster.pid(broker) for broker in (1, 2)), cluster.ground._links.pid, flush=True)
 time.sleep(600)
 """
 
@@ -41,13 +45,17 @@ def test_a_real_kill_and_a_real_power_loss_are_judged(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_nothing_is_left_of_a_program_that_was_killed(tmp_path: Path) -> None:
-    """Not even a broker that stood still, and so could notice nothing."""
+    """Not even a broker that stood still, and so could notice nothing; also while a child by fork lives."""
     with subprocess.Popen(
         (sys.executable, "-c", ORPHANS, str(tmp_path)), stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as program:
         assert program.stdout is not None
-        pids = [int(pid) for pid in program.stdout.readline().split()]
+        child, *pids = [int(pid) for pid in program.stdout.readline().split()]
         assert len(pids) == 3
         program.kill()
-        program.wait()
-        until_now(lambda: all(process.state(pid) in (None, "Z", "X") for pid in pids), seconds=SECONDS)
+        try:
+            program.wait()
+            until_now(lambda: all(process.state(pid) in (None, "Z", "X") for pid in pids), seconds=SECONDS)
+            assert process.state(child) not in (None, "Z", "X")
+        finally:
+            os.kill(child, signal.SIGKILL)

@@ -25,6 +25,7 @@ from minikafka.local.clients_listener import (
 )
 from minikafka.local.cluster import TIED_BROKER_COMMAND, LocalCluster
 from minikafka.local.errors import BadRequest
+from minikafka.local.forks import call_in_children, close_quietly
 from minikafka.local.layout import BROKERS_MAX, HOOKS, INTER_BROKER
 from minikafka.local.scratch import ScratchFolder
 from minikafka.testing.threads_ground import ThreadsGround
@@ -95,6 +96,7 @@ class MiniKafkaCluster(ChaosSession):
         except OSError as error:
             raise VerbRefused(f"folder: {place}: {error.strerror}") from error
         self._lifeline = os.pipe()
+        call_in_children(self._close_lifeline)
         ground = self._launched(place, brokers, values, in_process)
         super().__init__(ground, place, hooks)
         if (authority := authority_of(self._listener)) is not None:
@@ -150,11 +152,13 @@ class MiniKafkaCluster(ChaosSession):
             self.ground.write_disks()
         self._let_go()
 
-    def _let_go(self) -> None:
+    def _close_lifeline(self) -> None:
         for end in self._lifeline:
-            if end >= 0:
-                os.close(end)
+            close_quietly(end)
         self._lifeline = (-1, -1)
+
+    def _let_go(self) -> None:
+        self._close_lifeline()
         if self._scratch is not None:
             self._scratch.remove()
 

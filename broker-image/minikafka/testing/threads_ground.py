@@ -26,6 +26,7 @@ from minikafka.client.metrics_access import MetricsAccess, own_access
 from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.config import BrokerConfig, ConfigError
 from minikafka.local.cluster import DOWN_TIMEOUT, READY_TIMEOUT, is_ready
+from minikafka.local.forks import call_in_children, close_sockets
 from minikafka.local.layout import CLIENTS, INTER_BROKER, KEYS_SET_PER_BROKER, lab_defaults, new_cluster_id
 from minikafka.local.ports import HOST
 from minikafka.log.filesystem import MemoryFileSystem
@@ -74,6 +75,9 @@ class ThreadsGround(BrokerVerbs):
         self.security = security
         self._ids: Sequence[int] = ()
         self._ports = _Ports()
+        self._own: set[int] = set()
+        self._reached: set[int] = set()
+        """Ports of the brokers and the proxy, and those of them that nobody else connects to."""
         self._config: dict[int, BrokerConfig] = {}
         self._threads: dict[int, BrokerThread] = {}
         self._disks: dict[int, MemoryFileSystem] = {}
@@ -99,11 +103,14 @@ class ThreadsGround(BrokerVerbs):
         self._ids = range(1, brokers + 1)
         cluster_id = new_cluster_id()
         links = []
+        call_in_children(self._let_go)
         if own := sorted((KEYS_SET_PER_BROKER | OF_THREADS) & config.keys()):
             raise ToolTrouble(f"config: {own[0]}: a cluster in this process sets it for each of its brokers by itself")
         for broker in self.brokers:
             clients, inter_broker, proxy, metrics = (self._ports.take() for _ in range(4))
             links.append((proxy, inter_broker, broker, False))
+            self._own |= {clients, inter_broker, proxy, metrics}
+            self._reached |= {inter_broker, proxy}
             folder = self.folder / f"broker-{broker}"
             ports = {CLIENTS: clients, INTER_BROKER: inter_broker}
             advertised = {CLIENTS: clients, INTER_BROKER: proxy}
@@ -133,6 +140,9 @@ class ThreadsGround(BrokerVerbs):
             self.start(broker)
         for broker in self.brokers:
             self.wait_ready(broker, READY_TIMEOUT)
+
+    def _let_go(self) -> None:
+        close_sockets(self._own, self._reached)
 
     def down(self) -> list[int]:
         """End everything at once."""

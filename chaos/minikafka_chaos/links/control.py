@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from minikafka.local.forks import call_in_children, close_quietly
+
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.links.registry import LinkFaults
 from minikafka_chaos.links.rules import as_json
@@ -37,7 +39,13 @@ class LinkControl:
                 text=True,
                 start_new_session=True,  # a terminal's Ctrl-C is for the runner, which heals before it ends
             )
+        call_in_children(self._let_go)
         self._send({"ports": [list(port) for port in ports], "seed": seed})
+
+    def _let_go(self) -> None:
+        """The proxy ends with its standard input, which only this process is to hold."""
+        assert self._process.stdin is not None
+        close_quietly(self._process.stdin.fileno())
 
     @property
     def pid(self) -> int:

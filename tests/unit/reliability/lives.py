@@ -175,7 +175,9 @@ def aiokafka(
 
     async def live() -> None:
         config: dict[str, Any] = {"bootstrap_servers": bootstrap, "group_id": group, "fetch_max_wait_ms": 20}
-        consumer = DyingAsyncConsumer(config, list(topics), handles, retries=SOON, commit_seconds=0, held_max=goal.held_max)
+        consumer = DyingAsyncConsumer(
+            config, list(topics), handles, retries=SOON, commit_seconds=0, held_max=goal.held_max
+        )
         consumer.fate = fate
         await consumer.run()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import multiprocessing
+import socket
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -322,6 +324,24 @@ def test_a_verb_that_nobody_can_answer_ends_with_its_deadline() -> None:
     for verb in (*verbs, *hooks):
         with pytest.raises(VerbRefused, match="the cluster is closed"):
             verb()
+
+
+@pytest.mark.slow
+def test_a_child_by_fork_keeps_no_socket_of_a_broker_that_dies(cluster: MiniKafkaCluster) -> None:
+    topic = cluster.create_topic()
+    context = multiprocessing.get_context("fork")
+    goes_on = context.Event()
+    child = context.Process(target=goes_on.wait)
+    child.start()
+    try:
+        host, _, port = cluster.ground.broker_address(cluster.kill_leader(topic)).partition(":")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((host, int(port)))
+        cluster.heal()
+        assert send(cluster, topic, "a") == [None]
+    finally:
+        goes_on.set()
+        child.join()
 
 
 @pytest.mark.slow
