@@ -57,6 +57,14 @@ class PartitionReader:
         """Ask for the first offset, and the one after the last; raises KafkaException."""
         return watermark_offsets(self._consumer, *partition, ANSWER_SECONDS_MAX)
 
+    def first_since(self, partition: TopicPartition, time_ms: int) -> int | None:
+        """Ask for the first offset of a record that is as old as this, or younger; None where there is none."""
+        place = ClientPartition(*partition, max(time_ms, 0))
+        [found] = self._consumer.offsets_for_times([place], timeout=ANSWER_SECONDS_MAX)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return found.offset if found.offset >= 0 else None
+
     def records(self, partition: TopicPartition, start: int, end: int) -> Iterator[ConsumedRecord]:
         """Read all records of these offsets, `end` not among them, that are still there; raises KafkaException."""
         if start >= end:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from minikafka.protocol.records import OFFSET_MAX
 from minikafka.protocol.types import TopicPartition
 from minikafka.reliability.record import ConsumedRecord, Headers
 
@@ -21,6 +22,7 @@ ERROR = "dlq.error"
 ATTEMPTS = "dlq.attempts"
 NAMES = (TOPIC, PARTITION, OFFSET, TIMESTAMP, GROUP, ERROR, ATTEMPTS)
 """Of the last headers of a dead letter, in this order; values are text."""
+PARTITION_MAX = 2**31 - 1
 REPLAYED = "dlq.replayed"
 """The last header of a record that was replayed: topic, partition and offset of its dead letter and the offset that the record
 had, with slashes between."""
@@ -77,8 +79,8 @@ class DeadLetter:
             origin = TopicPartition(topic, int(partition))
             if dead_letter_topic(topic) != letter.topic:
                 raise ValueError(f"the dead letters of {topic!r} are in {dead_letter_topic(topic)!r}")
-            if int(partition) < 0 or int(offset) < 0:
-                raise ValueError("partition and offset are numbers from 0 on")
+            if not (0 <= int(partition) <= PARTITION_MAX and 0 <= int(offset) <= OFFSET_MAX):
+                raise ValueError("no partition or offset has such a number")
             record = ConsumedRecord(origin, int(offset), int(timestamp), letter.key, letter.value, headers)
             return cls(record, group, error, int(attempts))
         except ValueError as reason:

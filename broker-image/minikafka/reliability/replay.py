@@ -2,7 +2,7 @@
 
 Sending, and committing how far the replay has come, are two steps, and a replay may die between them. So each record that it
 sends says in a header which dead letter it is; and a replay first reads what the old partition holds behind the oldest record
-that is to come back, and leaves out what is there already.
+that is to come back, and of what is younger than its dead letter, and leaves out what is there already.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from minikafka.reliability.replay_group import ReplayGroup, ReplayRefused
 
 COMMIT_EVERY = 100
 """Dead letters between two commits."""
+CLOCKS_APART_MS = 3_600_000
+"""What is replayed is younger than its dead letter, by clocks that are no more apart; and it has a higher offset than the record
+had, but only where the partition was neither made anew nor cut since."""
 
 
 @dataclass
@@ -104,19 +107,25 @@ class DeadLetterReplay:
 
     def _find_there(self, plan: Iterable[PartitionReplay]) -> set[Replayed]:
         """Read where dead letters came from, behind the oldest of them: which are there?"""
-        oldest: dict[TopicPartition, int] = {}
+        oldest: dict[TopicPartition, tuple[int, int]] = {}
         for each in plan:
             for letter in self._reader.records(each.partition, each.start, each.end):
                 if (dead := _parsed(letter)) is not None:
-                    origin, offset = dead.record.partition, dead.record.offset
-                    oldest[origin] = min(offset, oldest.get(origin, offset))
+                    origin, found = dead.record.partition, (dead.record.offset, letter.timestamp_ms)
+                    before = oldest.get(origin, found)
+                    oldest[origin] = min(found[0], before[0]), min(found[1], before[1])
         there = set()
-        for origin, offset in oldest.items():
+        for origin, (offset, written_ms) in oldest.items():
             if origin not in self._group.partitions(origin.topic):
-                raise ReplayRefused(f"{origin} is not there any more: its dead letters have no place to go to")
+                raise ReplayRefused(
+                    f"{origin} is not there any more: its dead letters have no place to go to; give {origin.topic} "
+                    f"{origin.partition + 1} partitions or more, and replay again"
+                )
             low, high = self._reader.bounds(origin)
-            found = map(replayed, self._reader.records(origin, max(low, offset + 1), high))
-            there |= {each for each in found if each is not None and each.partition.topic == self._group.topic}
+            since = self._reader.first_since(origin, written_ms - CLOCKS_APART_MS)
+            start = min(offset + 1, high if since is None else since)
+            records = map(replayed, self._reader.records(origin, max(low, start), high))
+            there |= {each for each in records if each is not None and each.partition.topic == self._group.topic}
         return there
 
     def _count(self, each: PartitionReplay) -> None:

@@ -64,6 +64,8 @@ def test_a_dead_letter_of_a_dead_letter_gives_back_the_first() -> None:
         [("dlq.topic", b"payments"), *LETTER.headers()[3:]],
         [*LETTER.headers()[2:4], ("dlq.offset", b"-1"), *LETTER.headers()[5:]],
         [LETTER.headers()[2], ("dlq.partition", b"-1"), *LETTER.headers()[4:]],
+        [*LETTER.headers()[:-6], ("dlq.partition", str(2**31).encode()), *LETTER.headers()[-5:]],
+        [*LETTER.headers()[:-5], ("dlq.offset", str(2**63).encode()), *LETTER.headers()[-4:]],
     ],
 )
 def test_what_is_no_dead_letter_is_said_to_be_none(headers: list[tuple[str, bytes | None]]) -> None:

@@ -177,6 +177,21 @@ def test_letters_of_a_topic_that_was_made_anew_are_others(letters: Letters) -> N
     assert letters.replayed(0) == [b"c"]
 
 
+@pytest.mark.slow
+def test_nothing_comes_twice_to_a_topic_that_was_made_anew(letters: Letters) -> None:
+    """What is replayed gets a lower offset there than the record had."""
+    origin = TopicPartition(letters.topic, 0)
+    letter = DeadLetter(ConsumedRecord(origin, 5, 0, None, b"old"), "billing", "ValueError", 5)
+    letters.send(letters.dlq, 0, value=b"old", headers=letter.headers())
+    replay(DeadLetterReplay, letters)
+    assert entry.main(["groups", "delete", f"{letters.dlq}.replay", "--bootstrap", letters.cluster.bootstrap]) == 0
+    for more in range(7):  # so many that it has the record's offset, too
+        letters.producer.produce(letters.topic, str(more), partition=0)
+    letters.producer.flush()
+    replay(DeadLetterReplay, letters)
+    assert letters.replayed(0) == [b"old"]
+
+
 def test_a_replay_whose_place_another_has_taken_sends_nothing(letters: Letters) -> None:
     """Stopped between plan and sending for longer than its session lasts, as a laptop that slept."""
     letters.die(0, "a")
