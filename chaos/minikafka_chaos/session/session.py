@@ -18,9 +18,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from minikafka.client.metrics_access import MetricsAccess
 from minikafka.client.security import ClientSecurity
+from minikafka.controller.topics import NAME_LENGTH_MAX
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
+from minikafka.reliability.dead_letters import dead_letter_topic
 from minikafka.telemetry.fault_verbs import Verb
 
 from minikafka_chaos.errors import ToolTrouble
@@ -50,6 +52,7 @@ VIEW_S = 2.0
 CLOSED = "the cluster is closed: make a new one"
 NOBODY_RUNS = "no broker runs, and hooks are in brokers that run: restart one, or heal the cluster"
 POLL_S = 0.02
+REPLICAS = 3
 UNKNOWN_TOPIC_S = 2.0
 """So long brokers may say that there is no such topic: one may just have been made by somebody else."""
 TOPICS_NAMED_MAX = 10
@@ -341,14 +344,19 @@ class ChaosSession:
         self,
         name: str | None = None,
         partitions: int = 1,
-        replication_factor: int = 3,
+        replication_factor: int | None = None,
         config: Mapping[str, Setting] | None = None,
         deadline_s: float = DEADLINE_S,
     ) -> str:
-        """Create a topic, and wait until every partition has a leader and a full ISR; its name, a new one when none is given."""
+        """Create a topic, and wait until every partition has a leader and a full ISR; its name, a new one when none is given.
+
+        Without `replication_factor` it has 3 replicas, or as many as there are brokers.
+        """
         deadline = Deadline(deadline_s)
         self._check_open()
         brokers = len(self.ground.brokers)
+        if replication_factor is None:
+            replication_factor = min(REPLICAS, brokers)
         for field, number in (("replication_factor", replication_factor), ("partitions", partitions)):
             if type(number) is not int:  # True is 1 elsewhere
                 raise VerbRefused(f"{field}: {number!r} is not a whole number")
@@ -380,14 +388,17 @@ class ChaosSession:
         return name
 
     def delete_topics(self, deadline_s: float = DEADLINE_S) -> None:
-        """Delete the topics that this session has made; returns when the controller has."""
+        """Delete the topics that this session has made, and those of their dead letters; returns when the controller has."""
         deadline = Deadline(deadline_s)
         self._check_open()
-        while self.topics:
-            wanted = {"topic_names": self.topics, "timeout": int(deadline.at_most(TIMEOUT_S) * 1000)}
+        names = [*self.topics, *map(dead_letter_topic, self.topics)]
+        left = [name for name in names if len(name) <= NAME_LENGTH_MAX]
+        while left:
+            wanted = {"topic_names": left, "timeout": int(deadline.at_most(TIMEOUT_S) * 1000)}
             answer = ask(self.ground.live_bootstrap, self.ground.security, ApiKey.DELETE_TOPICS, 5, wanted, deadline)
             refused = {each.name: each.error_code for each in answer.responses if each.error_code not in GONE}
-            self.topics[:] = refused
+            left = list(refused)
+            self.topics[:] = [name for name in self.topics if name in refused]
             if refused and deadline.is_over:
                 name, code = next(iter(refused.items()))
                 raise ToolTrouble(f"topic {name} could not be deleted: {ErrorCode(code).name}")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 from minikafka.cli.main import main
 from minikafka.local.layout import HOOKS
 from minikafka.log.filesystem import MemoryFileSystem
@@ -327,6 +327,18 @@ def test_a_verb_that_nobody_can_answer_ends_with_its_deadline() -> None:
 
 
 @pytest.mark.slow
+def test_topics_go_with_their_dead_letters_and_no_others(cluster: MiniKafkaCluster) -> None:
+    topic = cluster.create_topic()
+    admin = AdminClient(cluster.client_config())
+    made = admin.create_topics([NewTopic(name, 1, 1) for name in (f"{topic}.dlq", f"{topic}-2")])
+    for each in made.values():
+        each.result(SECONDS)
+    cluster.delete_topics()
+    assert admin.list_topics().topics.keys() & {topic, *made} == {f"{topic}-2"}
+    admin.delete_topics([f"{topic}-2"])[f"{topic}-2"].result(SECONDS)
+
+
+@pytest.mark.slow
 def test_a_child_by_fork_keeps_no_socket_of_a_broker_that_dies(cluster: MiniKafkaCluster) -> None:
     topic = cluster.create_topic()
     context = multiprocessing.get_context("fork")
@@ -367,7 +379,7 @@ def test_a_restart_that_is_not_over_in_time_says_so_and_is_healed() -> None:
         with pytest.raises(ToolTrouble, match="broker 1 still runs 0 s after it was asked to stop"):
             cluster.restart(1, deadline_s=0)
         cluster.heal()
-        topic = cluster.create_topic(replication_factor=1)
+        topic = cluster.create_topic()
         assert send(cluster, topic, "a") == [None]
 
 
