@@ -130,7 +130,7 @@ def whole_number(minimum: int, maximum: int = 2**63 - 1) -> Callable[[str], int]
         except ValueError:
             value = minimum - 1
         if not minimum <= value <= maximum:
-            most = "" if maximum == 2**63 - 1 else f" and not above {maximum}"
+            most = "" if maximum == 2**63 - 1 >= value else f" and not above {maximum}"
             raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {minimum}{most}")
         return value
 

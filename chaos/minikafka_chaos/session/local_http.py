@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 import secrets
+import sys
 import threading
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from minikafka.client.metrics_access import is_loopback
 
 from minikafka_chaos.session.errors import VerbRefused
 
 BODY_BYTES_MAX = 1 << 20
+DIGITS = re.compile(r"[0-9]{1,19}")
 CLOSE_S = 0.1
 """It takes this long at most until a server notices that it is to be closed."""
 JSON = "application/json"
@@ -54,9 +58,13 @@ class LocalHandler(BaseHTTPRequestHandler):
 
     def check_host(self) -> None:
         """Raise VerbRefused where this machine is called by a name that is not its own, and no token is needed."""
-        host = self.headers.get("Host", "").rpartition(":")[0].strip("[]")
+        given = self.headers.get("Host", "")
+        try:
+            host = urlsplit(f"//{given}").hostname or ""
+        except ValueError:
+            host = ""
         if self.token is None and not is_loopback(host):
-            raise VerbRefused(f"Host: {host!r} is not this machine")
+            raise VerbRefused(f"Host: {given!r} is not this machine")
 
     def body(self) -> Any:
         """Read the JSON of a request. Raises VerbRefused."""
@@ -64,7 +72,7 @@ class LocalHandler(BaseHTTPRequestHandler):
         if "Transfer-Encoding" in self.headers:  # fields that nobody reads would be those that are left out
             raise VerbRefused("Transfer-Encoding: is not taken; send the body at once, with Content-Length")
         size = self.headers.get("Content-Length", "0")
-        if not size.isdigit() or int(size) > BODY_BYTES_MAX:
+        if not DIGITS.fullmatch(size) or int(size) > BODY_BYTES_MAX:
             raise VerbRefused(f"Content-Length: {size!r} is not a number of bytes up to {BODY_BYTES_MAX}")
         raw = self.rfile.read(int(size))
         if self.headers.get_content_type() != JSON:
@@ -94,6 +102,15 @@ class LocalHandler(BaseHTTPRequestHandler):
         del format, args
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that hung up before it had its answer."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class LocalServer:
     """Listens at once, and serves from `start` on, a thread for each connection. Raises VerbRefused when it cannot listen.
 
@@ -102,11 +119,10 @@ class LocalServer:
 
     def __init__(self, host: str, port: int, handler: type[LocalHandler], what: str) -> None:
         try:
-            self._server = ThreadingHTTPServer((host, port), handler)
+            self._server = _Server((host, port), handler)
         except (OSError, UnicodeError, TypeError) as error:  # of a name that no resolver could take, one of the others
             why = getattr(error, "strerror", None) or error
             raise VerbRefused(f"{what}: cannot listen on {host}:{port} ({why})") from error
-        self._server.daemon_threads = True
         self._serves = False
         self._name = what
         name = f"[{host}]" if ":" in host else host

@@ -320,6 +320,9 @@ class ChaosSession:
 
     def _order(self, name: str, **given: str | int | None) -> None:
         self._live_brokers()
+        for name_of, value in given.items():
+            if isinstance(value, str):
+                printable(name_of, value)
         parameters = {key: value for key, value in given.items() if value is not None}
         with self.journal.action(f"hook-{next(self._numbers)}", name, "cluster", None, parameters=parameters):
             self.on_each_live_broker(lambda hooks: hooks.order(**given))

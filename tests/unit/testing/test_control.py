@@ -92,6 +92,7 @@ def test_verbs_are_carried_out(server: ControlServer, tmp_path: Path) -> None:
         ("/cut", b'{"broker": 1, "peers": ["2"]}', SAYS_JSON, 400, 'peers: ["2"] is not a list, each a whole number'),
         ("/cut", b'{"broker": 1, "peers": [1]}', SAYS_JSON, 400, "peers: broker 1 cannot be cut from itself"),
         ("/inject_error", b'{"api": "Fetch", "code": 1.5}', SAYS_JSON, 400, "code: 1.5 is not text or a whole number"),
+        ("/inject_error", b'{"api": "\\ud800", "code": 6}', SAYS_JSON, 400, "api: '\\ud800' is not text that can be"),
         ("/heal", b'{"deadline_s": NaN}', SAYS_JSON, 400, "deadline_s: nan is not a number of seconds from 0 to 86400"),
         (
             "/create_topic",
@@ -123,6 +124,8 @@ def test_what_cannot_be_is_refused_in_one_line(
         ("PUT", {"Content-Length": "2"}, 501, "Unsupported method ('PUT'): there is GET /v1/openapi.json, and POST"),
         ("GET", {}, 404, "there is GET /v1/openapi.json, and POST /v1/VERB"),
         ("POST", {"Transfer-Encoding": "chunked"}, 400, "Transfer-Encoding: is not taken"),
+        ("POST", {"Content-Length": "\u00b2"}, 400, "Content-Length: '\u00b2' is not a number of bytes"),
+        ("POST", {"Content-Length": "1" * 5000}, 400, "is not a number of bytes up to 1048576"),
     ],
 )
 def test_a_request_of_another_form_is_answered_in_json(
@@ -165,8 +168,10 @@ def test_without_a_token_another_name_of_this_machine_is_refused(cluster: MiniKa
     made.start(cluster)
     assert made.token is None
     assert asked(made, "/status", b"{}", **{"Content-Type": "application/json"})[0] == 200
-    code, told = asked(made, "/status", b"{}", **{"Content-Type": "application/json", "Host": "evil.example:80"})
-    assert (code, told) == (400, {"error": "Host: 'evil.example' is not this machine"})
+    for name, status in {"localhost": 200, "[::1]:9": 200, "evil.example:80": 400, "[::1": 400}.items():
+        code, told = asked(made, "/status", b"{}", **{"Content-Type": "application/json", "Host": name})
+        assert (code, "error" in told) == (status, status != 200)
+    assert told == {"error": "Host: '[::1' is not this machine"}
     made.close()
 
 
