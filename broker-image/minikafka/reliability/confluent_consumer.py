@@ -34,6 +34,8 @@ from minikafka.reliability.work import HELD_MAX, Attempt, Step, Work, failure_li
 
 POLL_SECONDS = 0.05
 """How late a stop, or a commit that is due, may be noticed."""
+END_SECONDS = 1.0
+"""How long a handler that has got nothing more, or has outstayed `revoke_seconds`, is waited for."""
 TAKEN_MAX = 500
 """Records taken from the client between two looks at everything else."""
 
@@ -82,6 +84,7 @@ class ReliableConsumer:
         self._commit_at = 0.0
         self._consumer = Consumer(values)
         self._letters = ConfluentDeadLetters(connection(values), self._group)
+        self._handling = threading.Thread(target=self._handle, name=f"handler of {self._group}", daemon=True)
 
     def run(self) -> None:
         """Consume until `stop`. What was processed is committed whenever this ends.
@@ -91,13 +94,12 @@ class ReliableConsumer:
             KafkaException: the client can do nothing more, or a dead-letter topic cannot be made.
             ValueError: a topic does not exist.
         """
-        handling = threading.Thread(target=self._handle, name=f"handler of {self._group}", daemon=True)
         try:
             self._letters.require(self._consumer, self._topics)
             self._consumer.subscribe(
                 self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
-            handling.start()
+            self._handling.start()
             while not self._stopping and self._failure is None:
                 self._take()
                 self._adjust_fetching()
@@ -194,7 +196,10 @@ class ReliableConsumer:
             partitions = list(self._work.assignment())
         self._let_go(partitions)
         self._consumer.close()
-        self._letters.close()
+        if self._handling.ident is None:
+            self._letters.close()
+        else:  # it closes them when it is done, which may take as long as a broker hangs
+            self._handling.join(END_SECONDS)
 
     # -- in the handler's thread ---------------------------------------------------------------------------------------
 
@@ -212,6 +217,8 @@ class ReliableConsumer:
             with self._changed:
                 self._failure = error
                 self._changed.notify_all()
+        finally:
+            self._letters.close()
 
     def _next(self) -> Step | None:
         """Wait for something to do; None when there will be nothing more."""
