@@ -21,6 +21,8 @@ COLOURS = {
 }
 EVIDENCE_SHOWN_MAX = 5
 VALUES_WIDTH_MIN = 30
+UNKNOWN_TO_BROKERS = "brokers do not know"
+NOT_JUDGED = f"what was sent (twice, in which order, in vain), read and processed: {UNKNOWN_TO_BROKERS} it"
 
 
 def print_verdict(console: Console, verdict: Verdict, more: Iterable[tuple[str, str]] = ()) -> None:
@@ -37,9 +39,14 @@ def print_verdict(console: Console, verdict: Verdict, more: Iterable[tuple[str, 
         table.add_row(name, escape(value))
     if verdict.findings:
         table.add_section()
+    by_brokers = bool(verdict.counts) and verdict.counts["sent"] is None
     for finding in verdict.findings:
+        if by_brokers and finding.detail.startswith(UNKNOWN_TO_BROKERS):
+            continue  # one row for all of them
         word = {True: "[green]held[/]", False: "[red]NOT HELD[/]", None: "[yellow]not judged[/]"}[finding.held]
         table.add_row(finding.claim, word + (f": {escape(finding.detail)}" if finding.detail else ""))
+    if by_brokers:
+        table.add_row("[yellow]not judged[/]", NOT_JUDGED)
     for problem in verdict.problems:
         table.add_row("[yellow]problem[/]", escape(problem))
     rows = list(more)
@@ -59,23 +66,22 @@ def _rows(verdict: Verdict) -> Iterable[tuple[str, str]]:
     counts = verdict.counts
     if not counts:
         return
-    yield "records sent", _number(counts["sent"])
+    if counts["sent"] is not None:
+        yield "records sent", f"{counts['sent']:,}"
     yield "acknowledged", f"{counts['acknowledged']:,}"
-    unknown = f"{counts['unknown']:,} ({counts['unknown_but_there']:,} there)"
-    yield "failed / unknown", f"{_number(counts['failed'])} / {unknown}"
+    if counts["failed"] is not None:
+        unknown = f"{counts['unknown']:,} ({counts['unknown_but_there']:,} there)"
+        yield "failed / unknown", f"{counts['failed']:,} / {unknown}"
     yield "read back", f"{counts['read']:,}"
     yield "lost", f"{counts['lost']:,}"
     for name, word in (("deleted", "deleted"), ("accepted_loss", "given up"), ("phantoms", "phantoms")):
         if counts[name]:
             yield word, f"{counts[name]:,}"
-    yield "duplicated", _number(counts["duplicated"])
-    yield "reordered", _number(counts["reordered"])
+    for name in ("duplicated", "reordered"):
+        if counts[name] is not None:
+            yield name, f"{counts[name]:,}"
     compared = counts["replicas_compared"]
     divergent = f"{counts['divergent']:,} ({compared} replica logs compared)"
     yield "divergent", "logs not compared" if compared is None else divergent
     if counts["longest_ack_gap_s"] is not None:
         yield "longest ack gap", f"{counts['longest_ack_gap_s']:.2f} s ({counts['longest_ack_gap_in']})"
-
-
-def _number(count: int | None) -> str:
-    return "not known" if count is None else f"{count:,}"
