@@ -71,6 +71,7 @@ class WatchScreen(App[None]):
     #now { height: 2; }
     #tables { height: 3fr; }
     #events { height: 2fr; border-top: solid $primary; }
+    #verbs { height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "step(-1)", "Back"),
@@ -82,7 +83,7 @@ class WatchScreen(App[None]):
         Binding("end", "last", "Last"),
         Binding("up", "scroll(-3)", show=False),
         Binding("down", "scroll(3)", show=False),
-        Binding("i", "internal", "Internal topics"),
+        Binding("i", "internal", "Internal"),
         Binding("a", "ordinary", "Acknowledgements"),
         Binding("q", "quit", "Quit"),
         Binding("ctrl+c", "quit", show=False, priority=True),
@@ -122,14 +123,19 @@ class WatchScreen(App[None]):
             yield Static(id="replicas")
         with VerticalScroll(id="events", can_focus=False):
             yield Static(id="lines")
-        yield Footer()
+        if self._carry_out is not None:  # on a line of their own: with the other keys they are too long for 80 columns
+            keys = {"b": "Broker", **{verb.key: verb.words for verb in VERBS.values()}}
+            yield Static(
+                Text("  ").join([Text.assemble((key, "bold"), f" {words}") for key, words in keys.items()]), id="verbs"
+            )
+        yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
         """Begin to look, and to draw."""
         if self._carry_out is not None:
             for name, verb in VERBS.items():
-                self.bind(verb.key, f"verb('{name}')", description=verb.words)
-            self.bind("b", "target", description="Broker")
+                self.bind(verb.key, f"verb('{name}')", description=verb.words, show=False)
+            self.bind("b", "target", show=False)
             for digit in range(10):
                 self.bind(f"{digit}", f"target({digit})", show=False)
         if self._watcher is not None:
