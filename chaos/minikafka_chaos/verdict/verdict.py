@@ -127,6 +127,9 @@ UNKNOWN_TO_BROKERS = (
 )  # fmt: skip
 """Counts that are None where a history was made of brokers' acknowledgements."""
 
+KNOWN_TO_BROKERS = frozenset((AnomalyKind.INCONSISTENT_OFFSETS,))
+"""What acknowledgements tell of a guarantee for readers: two records were acknowledged at one offset, so one of them is gone."""
+
 NO_LOSS = "no acknowledged record lost"
 """In claims' names; the claim's type is NoAcknowledgedRecordLost."""
 GUARANTEES = (
@@ -179,8 +182,11 @@ def _judge(history: Path, replicas: Path | None, terms: Terms) -> Verdict:
         stored = evidence.one("SELECT settings FROM figures")
         settings = WorkloadSettings.known(json.loads(stored)) if stored else WorkloadSettings()
         unjudged = _unjudged(evidence, terms)
-        left_out = frozenset(kind for guarantee in unjudged for kind in guarantee.kinds)
+        left_out = frozenset(kind for guarantee in unjudged for kind in guarantee.kinds) - KNOWN_TO_BROKERS
         found = find_in_history(evidence, settings, _strict(terms.claims), left_out)
+        if terms.by_brokers:
+            found = _told_by_brokers(found)
+            unjudged = {each: why for each, why in unjudged.items() if not _against(each.kinds, found)}
         if evidence.has_replicas:
             found += find_in_replicas(evidence)
         counts = count(evidence, {each.kind: each.number for each in found})
@@ -210,6 +216,12 @@ def _judge(history: Path, replicas: Path | None, terms: Terms) -> Verdict:
 NOTHING_ACKNOWLEDGED = "nothing was acknowledged, so nothing could be lost"
 NO_LOGS = "no access to the replicas' logs"
 NEVER_BEGUN = "the step that it is made from was never begun"
+
+
+def _told_by_brokers(found: Sequence[AnomalySummary]) -> list[AnomalySummary]:
+    """Leave out what says again that a record was lost; what says so alone is of one that others have been deleted with."""
+    lost = bool(_against(LOSS, found))
+    return [each for each in found if not (lost and each.kind in KNOWN_TO_BROKERS)]
 
 
 def _unjudged(evidence: Evidence, terms: Terms) -> dict[_Guarantee, str]:

@@ -97,3 +97,12 @@ def test_what_brokers_do_not_know_is_not_judged_nor_counted(tmp_path: Path) -> N
     assert not any(
         row in text.getvalue() for row in ("longest ack gap", "records sent", "failed / unknown", "duplicated")
     )
+
+
+def test_a_loss_is_told_though_what_came_in_its_place_was_deleted(tmp_path: Path) -> None:
+    """The log begins behind it now; but two records were acknowledged at one offset."""
+    told = [acknowledged(1.0, 1, 7), acknowledged(2.0, 1), acknowledged(3.0, 2)]
+    log = CommittedLog(ORDERS, 2, 3, [batch(2)])
+    judged = judge(write_history(tmp_path, told, [log], lambda: 99.0), None, Terms(by_brokers=True))
+    assert (judged.outcome, judged.kinds) == (Outcome.FAILED, {"inconsistent-offsets": 1})
+    assert "offset 1 holds 2 values" in judged.summary
