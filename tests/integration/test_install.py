@@ -56,7 +56,12 @@ EXTRAS = {
 """What all of is imported with the base, and with an extra."""
 APART = {"": ["minikafka_chaos.grounds.kubernetes", "minikafka_chaos.controller", "minikafka_chaos.watch.terminal"]}
 """What needs more extras, and names them: modules whose names begin so."""
-OF_OTHERS = ("minikafka.testing.", "minikafka.reliability.aiokafka_", "minikafka.security.access_tokens")
+OF_OTHERS = (
+    "minikafka.testing.",
+    "minikafka.reliability.aiokafka_",
+    "minikafka.security.access_tokens",
+    "minikafka.security.certificates",
+)
 """What the extras `testing`, `reliability` and `oauth` are for: in no package of the base, nor of `analytics`."""
 TIMEOUT = 600
 PIP = ("--quiet", "--disable-pip-version-check", "--no-input", "--root-user-action", "ignore")
@@ -73,9 +78,10 @@ def imported(source: Path) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
-OPTIONAL = {"broker-image/minikafka": {"pyyaml", "joserfc"}}
-"""Imported where somebody's kubeconfig is YAML (kubernetes/credentials.py), or where OAUTHBEARER is enabled
-(transport/token_keys.py), with a line that says how to get it."""
+OPTIONAL = {"broker-image/minikafka": {"pyyaml", "joserfc", "cryptography"}}
+"""Imported where somebody's kubeconfig is YAML (kubernetes/credentials.py), where OAUTHBEARER is enabled
+(transport/token_keys.py), or where a local cluster is to have TLS (local/clients_listener.py), with a line that says how to
+get it."""
 
 
 @cache

@@ -185,7 +185,7 @@ def _judge(history: Path, replicas: Path | None, terms: Terms) -> Verdict:
         left_out = frozenset(kind for guarantee in unjudged for kind in guarantee.kinds) - KNOWN_TO_BROKERS
         found = find_in_history(evidence, settings, _strict(terms.claims), left_out)
         if terms.by_brokers:
-            found = _told_by_brokers(found)
+            found = _without_repetition(found)
             unjudged = {each: why for each, why in unjudged.items() if not _against(each.kinds, found)}
         if evidence.has_replicas:
             found += find_in_replicas(evidence)
@@ -218,7 +218,7 @@ NO_LOGS = "no access to the replicas' logs"
 NEVER_BEGUN = "the step that it is made from was never begun"
 
 
-def _told_by_brokers(found: Sequence[AnomalySummary]) -> list[AnomalySummary]:
+def _without_repetition(found: Sequence[AnomalySummary]) -> list[AnomalySummary]:
     """Leave out what says again that a record was lost; what says so alone is of one that others have been deleted with."""
     lost = bool(_against(LOSS, found))
     return [each for each in found if not (lost and each.kind in KNOWN_TO_BROKERS)]
