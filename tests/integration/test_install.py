@@ -54,13 +54,21 @@ EXTRAS = {
     "analytics": ("minikafka_analytics",),
 }
 """What all of is imported with the base, and with an extra."""
-APART = {"": ["minikafka_chaos.grounds.kubernetes", "minikafka_chaos.controller", "minikafka_chaos.watch.terminal"]}
+APART = {
+    "": [
+        "minikafka_chaos.grounds.kubernetes",
+        "minikafka_chaos.controller",
+        "minikafka_chaos.experiment",
+        "minikafka_chaos.watch.terminal",
+    ]
+}
 """What needs more extras, and names them: modules whose names begin so."""
 OF_OTHERS = (
     "minikafka.testing.",
     "minikafka.reliability.aiokafka_",
     "minikafka.security.access_tokens",
     "minikafka.security.certificates",
+    "minikafka.transport.key_set_address",
 )
 """What the extras `testing`, `reliability` and `oauth` are for: in no package of the base, nor of `analytics`."""
 TIMEOUT = 600
