@@ -15,7 +15,7 @@ from minikafka_simulator.bugs.bug import SOURCE, Bug, Drifted, planted_texts
 from minikafka_simulator.bugs.catalogue import BUG_SEEDS
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("broker-image", "kube", "operator", "chaos", "simulator", "analytics", "tests", "bench", "docs")
+COPIED = ("broker-image", "kube", "operator", "chaos", "simulator", "analytics", "tests", "bench", "docs", "tools")
 """What a copy needs so that tests run in it."""
 COPIED_FILES = ("pyproject.toml",)
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*_cache", "node_modules")

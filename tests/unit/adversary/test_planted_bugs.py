@@ -16,7 +16,7 @@ from tests.adversary.chaos_bugs import CHAOS
 from tests.adversary.core_bugs import CORE
 from tests.adversary.judge_bugs import JUDGING
 from tests.adversary.network_bugs import NETWORK
-from tests.adversary.planting import ROOT, Copy, check, is_simulated, sources
+from tests.adversary.planting import COPIED, ROOT, Copy, check, is_simulated, sources
 from tests.adversary.security_bugs import SECURITY
 from tests.adversary.shell_bugs import SHELL
 from tests.adversary.suites import JUDGES, SIMULATION, UNIT, WIRE, Broken, Verdict, simulate, suite_of
@@ -152,3 +152,9 @@ class TestTheHunt:
     def test_files_have_their_suite(self) -> None:
         assert {suite_of(test) for bug in BUGS.values() for test in bug.tests} == {UNIT, WIRE, JUDGES}
         assert all(is_simulated(BUGS[name]) for name in ("s30", "s01", "s13", "m01"))
+
+
+def test_a_copy_has_all_that_its_tests_import() -> None:
+    lines = (line for path in (ROOT / "tests").rglob("*.py") for line in path.read_text(encoding="utf-8").splitlines())
+    imported = {re.split(r"[ .]", line)[1] for line in lines if line.startswith(("from ", "import "))}
+    assert imported & {each.name for each in ROOT.iterdir() if each.is_dir()} <= {*COPIED}
