@@ -95,6 +95,7 @@ class MiniKafkaCluster(ChaosSession):
             place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise VerbRefused(f"folder: {place}: {error.strerror}") from error
+        self._owner = os.getpid()
         self._lifeline = os.pipe()
         call_in_children(self._close_lifeline)
         ground = self._launched(place, brokers, values, in_process)
@@ -143,7 +144,9 @@ class MiniKafkaCluster(ChaosSession):
         return {"bootstrap.servers": self.bootstrap, **security.librdkafka()}
 
     def close(self) -> None:
-        """End the brokers, at once. Safe to call twice."""
+        """End the brokers, at once. Safe to call twice, and in a child by fork, whose brokers they are not."""
+        if os.getpid() != self._owner:
+            return
         super().close()
         if isinstance(self.ground, ProcessesGround):
             self.ground.crash()

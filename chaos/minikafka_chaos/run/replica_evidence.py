@@ -38,10 +38,12 @@ def write_replicas(
     topics: Iterable[TopicEvidence],
     replica_log: Callable[[int, TopicPartition], ReplicaLog],
     events: Path | None = None,
+    collect_events: Callable[[Path], None] = lambda _folder: None,
 ) -> list[str]:
     """Write `folder/replicas.jsonl`; returns what could not be read, a line each: trouble of the tool, no anomaly.
 
-    `events` is the folder of the brokers' event logs.
+    `events` is the folder of the brokers' event logs; `collect_events` brings them there anew, when all logs are read: log starts
+    move meanwhile where brokers run.
     """
     problems: list[str] = []
     topics = list(topics)
@@ -59,6 +61,8 @@ def write_replicas(
                         _write_replica(write, topic_partition, view, broker, replica_log)
                     except ReplicaLogError as error:
                         problems.append(str(error))
+        if events is not None:
+            collect_events(events)
         names = {topic.name for topic in topics}
         for fields in _starts(events) if events is not None and events.is_dir() else ():
             if fields["topic"] in names:

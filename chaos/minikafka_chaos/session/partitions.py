@@ -95,10 +95,13 @@ def committed_batches(
             start = offset = _earliest(connection, where)
             while True:
                 high_watermark, records = _fetch(connection, where, offset)
+                if high_watermark < 0:  # the log start has moved beyond it meanwhile
+                    found.clear()
+                    start = offset = _earliest(connection, where)
                 headers = [batch.header for batch in iterate_batches(records)]
                 found += [header for header in headers if offset <= header.last_offset < high_watermark]
                 offset = found[-1].next_offset if found else offset
-                if offset >= high_watermark:
+                if 0 <= high_watermark <= offset:
                     return start, high_watermark, found
                 if time.monotonic() > deadline:
                     raise ToolTrouble(f"{where}: read up to {offset} of {high_watermark} in {deadline_s:g} s")
@@ -116,6 +119,7 @@ def _earliest(connection: BrokerConnection, where: TopicPartition) -> int:
 
 
 def _fetch(connection: BrokerConnection, where: TopicPartition, offset: int) -> tuple[int, bytes]:
+    """(high watermark, whole batches from an offset on); the first is -1 where the log does not have the offset."""
     partition = {
         "partition": where.partition,
         "current_leader_epoch": -1,
@@ -136,6 +140,8 @@ def _fetch(connection: BrokerConnection, where: TopicPartition, offset: int) -> 
         "rack_id": "",
     }
     fetched = connection.request(ApiKey.FETCH, FETCH_VERSION, values).responses[0].partitions[0]
+    if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        return -1, b""
     _check(where, fetched.error_code)
     return int(fetched.high_watermark), bytes(fetched.records or b"")
 

@@ -558,9 +558,10 @@ class ChaosSession:
                     CommittedLog(where, *committed_batches(address, self.ground.security, where, deadline.left))
                 )
         folder = Path(tempfile.mkdtemp(prefix="verdict-", dir=self.folder))
-        self.ground.collect_events(folder / "events")
         history = write_history(folder, acknowledged, logs, self.ground.clock.time)
-        problems = write_replicas(folder, evidence, self.ground.replica_log, folder / "events")
+        problems = write_replicas(
+            folder, evidence, self.ground.replica_log, folder / "events", self.ground.collect_events
+        )
         verdict = judge(history, folder / "replicas.jsonl", Terms(problems=problems, by_brokers=True))
         self.journal.write("verdict", verdict.as_json())
         return verdict

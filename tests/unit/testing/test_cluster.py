@@ -343,7 +343,12 @@ def test_a_child_by_fork_keeps_no_socket_of_a_broker_that_dies(cluster: MiniKafk
     topic = cluster.create_topic()
     context = multiprocessing.get_context("fork")
     goes_on = context.Event()
-    child = context.Process(target=goes_on.wait)
+
+    def closes_what_is_not_its_own() -> None:
+        cluster.close()
+        goes_on.wait()
+
+    child = context.Process(target=closes_what_is_not_its_own)
     child.start()
     try:
         host, _, port = cluster.ground.broker_address(cluster.kill_leader(topic)).partition(":")
@@ -354,6 +359,7 @@ def test_a_child_by_fork_keeps_no_socket_of_a_broker_that_dies(cluster: MiniKafk
     finally:
         goes_on.set()
         child.join()
+    assert child.exitcode == 0
 
 
 @pytest.mark.slow
@@ -371,6 +377,22 @@ def test_what_is_acknowledged_while_a_verdict_reads_is_not_lost(
     monkeypatch.setattr(session, "committed_batches", read_before_more_is_sent)
     verdict = cluster.verdict([topic])
     assert (verdict.outcome, verdict.counts["acknowledged"]) == (Outcome.PASSED, 1)
+
+
+@pytest.mark.slow
+def test_a_log_start_that_moves_while_a_verdict_reads_is_explained(
+    cluster: MiniKafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = cluster.create_topic()
+    assert send(cluster, topic, "a", "b") == [None, None]
+    read, where, admin = cluster.ground.replica_log, TopicPartition(topic, 0, 1), AdminClient(cluster.client_config())
+
+    def read_after_a_deletion(*replica: Any) -> Any:
+        admin.delete_records([where])[where].result(SECONDS)
+        return read(*replica)
+
+    monkeypatch.setattr(cluster.ground, "replica_log", read_after_a_deletion)
+    assert cluster.verdict([topic]).outcome is Outcome.PASSED
 
 
 @pytest.mark.slow
