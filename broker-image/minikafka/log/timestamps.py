@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from minikafka.log.errors import CorruptBatch, UnsupportedCodec
 from minikafka.log.results import TimestampOffset
-from minikafka.log.segment import Segment
+from minikafka.log.segment import RELATIVE_OFFSET_MAX, Segment
 from minikafka.log.segments import SegmentList
 from minikafka.protocol.compression import CorruptCompression, UnsupportedCompression
 from minikafka.protocol.record_walk import INT64_MAX, INT64_MIN, NOTHING, find_record
@@ -86,9 +86,8 @@ def _find(batch: bytes | memoryview, header: BatchHeader, timestamp_ms: int, sta
     """
     body = decompressed_body(memoryview(batch), header)
     wanted = INT64_MIN if header.log_append_time else timestamp_ms
-    problem, delta, timestamp = find_record(
-        body, 0, header.records_count, header.base_timestamp, wanted, start - header.base_offset
-    )
+    first = min(start - header.base_offset, RELATIVE_OFFSET_MAX)  # that of a rotten header fits into no 64 bits
+    problem, delta, timestamp = find_record(body, 0, header.records_count, header.base_timestamp, wanted, first)
     if problem != NOTHING:
         raise MalformedRecords(f"the batch at offset {header.base_offset} does not hold {header.records_count} records")
     if delta < 0:

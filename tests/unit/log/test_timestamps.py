@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -114,3 +116,17 @@ def test_the_largest_timestamp_is_looked_for_in_two_batches_at_most(monkeypatch:
     monkeypatch.setattr("minikafka.log.timestamps.find_record", find)
     assert log.max_timestamp() == TimestampOffset(NOW_MS + 19, 16, 3)
     assert len(opened) <= 3, "the one with the largest of all, which is gone, and two"
+
+
+def test_an_offset_far_below_its_segment_is_passed_over() -> None:
+    """A base offset lies outside the CRC, and a trusted segment is not read whole."""
+    config = LogConfig(segment_bytes=900, index_interval_bytes=100)
+    fs, log = filled(14, config, count=1)
+    third = [found.position for found in log.segments[0].walk()][2]
+    path = log.segments[0].path
+    log.close()
+    data = bytearray(fs.read_bytes(path))
+    struct.pack_into(">q", data, third, -(2**63))
+    fs.write_atomic(path, bytes(data))
+    opened = open_log(fs, config, clean=True, recovery_point=14)
+    assert opened.offset_for_timestamp(NOW_MS + 2, 14) == TimestampOffset(NOW_MS + 3, 3, 0)
