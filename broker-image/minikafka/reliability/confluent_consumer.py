@@ -36,6 +36,8 @@ POLL_SECONDS = 0.05
 """How late a stop, or a commit that is due, may be noticed."""
 END_SECONDS = 1.0
 """How long a handler that has got nothing more, or has outstayed `revoke_seconds`, is waited for."""
+ENDS = (KafkaError._FATAL, KafkaError._AUTO_OFFSET_RESET)
+"""Errors after which the client does nothing more (a static member that was fenced), or as `auto.offset.reset=error` asks."""
 TAKEN_MAX = 500
 """Records taken from the client between two looks at everything else."""
 
@@ -128,7 +130,7 @@ class ReliableConsumer:
                 with self._changed:
                     self._work.fetched(as_record(message))
                     self._changed.notify_all()
-            elif error.fatal() or error.code() == KafkaError._AUTO_OFFSET_RESET:  # as auto.offset.reset=error asks
+            elif error.fatal() or error.code() in ENDS:
                 raise KafkaException(error)
             elif error.code() != KafkaError._PARTITION_EOF:
                 log.warning("%s: %s", self._group, error.str())
@@ -185,7 +187,10 @@ class ReliableConsumer:
 
     def _give_up(self, partitions: list[TopicPartition]) -> None:
         with self._changed:
+            in_hand = self._work.holds(partitions)
             paused = self._work.revoked(partitions)
+        if in_hand:  # a dead letter, or what may become one: who gets the partition writes it
+            self._letters.give_up()
         if paused:  # librdkafka keeps a pause beyond a rebalance
             self._consumer.resume([ClientPartition(*partition) for partition in paused])
 
@@ -247,7 +252,11 @@ class ReliableConsumer:
         return None
 
     def _write(self, letter: DeadLetter) -> None:
-        self._letters.write(letter)
+        def is_ours() -> bool:
+            with self._changed:
+                return self._work.holds([letter.record.partition])
+
+        self._letters.write(letter, is_ours)
 
 
 def _partitions(places: Iterable[ClientPartition]) -> list[TopicPartition]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -43,6 +43,10 @@ class AcknowledgedProducer:
         if outcome[0] is not None:
             raise KafkaException(outcome[0])
 
+    def give_up(self) -> None:
+        """Send what is under way no more; from any thread. What a broker has got already it may still write."""
+        self._producer.purge(blocking=False)
+
 
 class ConfluentDeadLetters:
     """The dead letters of one group."""
@@ -74,15 +78,18 @@ class ConfluentDeadLetters:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # as where two members start
                 raise
 
-    def write(self, letter: DeadLetter) -> None:
+    def write(self, letter: DeadLetter, is_ours: Callable[[], bool]) -> None:
         """Return when it is in its topic; raises KafkaException.
 
-        Who has died after writing, and before the commit, has left it there: it is not written again.
+        Who has died after writing, and before the commit, has left it there: it is not written again. `is_ours` says whether
+        it is still to be written here: its partition may have gone to somebody else.
         """
         record = letter.record
         place = home(record.partition, self._partitions[dead_letter_topic(record.topic)])
         self._look(place)
         if record not in self._known:
+            if not is_ours():
+                raise KafkaException(KafkaError(KafkaError._PURGE_QUEUE, "its partition is given up"))
             self._producer.send(place, key=record.key, value=record.value, headers=letter.headers())
 
     def _look(self, place: TopicPartition) -> None:
@@ -91,6 +98,10 @@ class ConfluentDeadLetters:
         for record in self._reader.records(place, self._known.read_from(place, low), high):
             self._known.take(record)
         self._known.has_read(place, high)
+
+    def give_up(self) -> None:
+        """Send what is under way no more; from any thread."""
+        self._producer.give_up()
 
     def close(self) -> None:
         """Close the connections."""

@@ -24,8 +24,8 @@ NAMES = (TOPIC, PARTITION, OFFSET, TIMESTAMP, GROUP, ERROR, ATTEMPTS)
 """Of the last headers of a dead letter, in this order; values are text."""
 PARTITION_MAX = 2**31 - 1
 REPLAYED = "dlq.replayed"
-"""The last header of a record that was replayed: topic, partition and offset of its dead letter and the offset that the record
-had, with slashes between."""
+"""The last header of a record that was replayed: topic, partition and offset of its dead letter, the offset that the record had
+and the timestamp of the dead letter, with slashes between."""
 
 
 def identity(record: ConsumedRecord) -> tuple[TopicPartition, int, int, int]:
@@ -127,7 +127,9 @@ class Replayed(NamedTuple):
     partition: TopicPartition
     offset: int
     origin: int
-    """The offset that the record had: a dead-letter topic that was made anew has other letters at the same offsets."""
+    """The offset that the record had; this and the next tell it from what the topic had there before it was made anew."""
+    written_ms: int
+    """The timestamp of the dead letter."""
 
 
 def replayed_headers(letter: ConsumedRecord, record: ConsumedRecord) -> Headers:
@@ -135,7 +137,8 @@ def replayed_headers(letter: ConsumedRecord, record: ConsumedRecord) -> Headers:
     headers = record.headers
     if headers and headers[-1][0] == REPLAYED:
         headers = headers[:-1]
-    return *headers, (REPLAYED, f"{letter.topic}/{letter.partition.partition}/{letter.offset}/{record.offset}".encode())
+    identity = (letter.topic, letter.partition.partition, letter.offset, record.offset, letter.timestamp_ms)
+    return *headers, (REPLAYED, "/".join(map(str, identity)).encode())
 
 
 def replayed(record: ConsumedRecord) -> Replayed | None:
@@ -144,7 +147,7 @@ def replayed(record: ConsumedRecord) -> Replayed | None:
     if name != REPLAYED or value is None:
         return None
     try:
-        topic, partition, offset, origin = value.decode().rsplit("/", 3)
-        return Replayed(TopicPartition(topic, int(partition)), int(offset), int(origin))
+        topic, partition, offset, origin, written_ms = value.decode().rsplit("/", 4)
+        return Replayed(TopicPartition(topic, int(partition)), int(offset), int(origin), int(written_ms))
     except ValueError:
         return None

@@ -158,4 +158,4 @@ def _parsed(letter: ConsumedRecord) -> DeadLetter | None:
 
 
 def _identity(letter: ConsumedRecord, dead: DeadLetter) -> Replayed:
-    return Replayed(letter.partition, letter.offset, dead.record.offset)
+    return Replayed(letter.partition, letter.offset, dead.record.offset, letter.timestamp_ms)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from minikafka.protocol.types import TopicPartition
 from minikafka.reliability import (
     AsyncReliableConsumer,
@@ -324,6 +324,44 @@ async def test_a_cancellation_inside_of_a_handler_is_a_failed_attempt(cluster: M
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_static_member_that_is_fenced_ends(cluster: MiniKafkaCluster) -> None:
+    """It stood still for ever: the client does nothing more."""
+    topic = cluster.create_topic()
+    config = {
+        "bootstrap.servers": cluster.bootstrap,
+        "group.id": f"group-of-{topic}",
+        "group.instance.id": "same",
+        "session.timeout.ms": 6000,
+        "heartbeat.interval.ms": 100,
+        "log_level": 0,
+    }
+    assigned, second = threading.Event(), Consumer(config)
+    first = ReliableConsumer(config, [topic], lambda _record: None)
+    on_assign = first._on_assign
+
+    def says_so(*answer: Any) -> None:
+        on_assign(*answer)
+        assigned.set()
+
+    first._on_assign = says_so  # type: ignore[method-assign]
+    ended: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            first.run()
+        except KafkaException as error:
+            ended.append(error)
+
+    running = threading.Thread(target=run, daemon=True)
+    running.start()
+    assert assigned.wait(SOON)
+    second.subscribe([topic])
+    until_now(lambda: second.poll(0.05) is None and not running.is_alive())
+    second.close()
+    assert [each.args[0].code() for each in ended] == [KafkaError._FATAL]
+
+
 def test_a_group_without_a_place_ends_the_consumer_where_it_is_to(cluster: MiniKafkaCluster) -> None:
     topic = sent(cluster)
     config = {"bootstrap.servers": cluster.bootstrap, "group.id": f"group-of-{topic}", "log_level": 0}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from minikafka.cli import main as entry
 from minikafka.protocol.types import TopicPartition
 from minikafka.reliability import ConsumedRecord
@@ -15,6 +16,8 @@ from minikafka.reliability.dead_letters import REPLAYED, DeadLetter
 from minikafka.reliability.replay import DeadLetterReplay, PartitionReplay
 from minikafka.reliability.replay_group import ReplayRefused
 from minikafka.testing import MiniKafkaCluster
+
+from tests.waiting import until_now
 
 
 class Letters:
@@ -91,7 +94,8 @@ def test_dead_letters_are_listed_shown_and_replayed_once(letters: Letters, capsy
     assert (letters.replayed(0), letters.replayed(1)) == ([b"a", b"b"], [b"c"])
     back = letters.at(letters.topic, 0)[-1]
     assert (back.key, back.headers[:-1]) == (b"key", (("trace", b"\xff"),))
-    assert back.headers[-1] == (REPLAYED, f"{letters.dlq}/0/1/1".encode())
+    written_ms = letters.at(letters.dlq, 0)[1].timestamp_ms
+    assert back.headers[-1] == (REPLAYED, f"{letters.dlq}/0/1/1/{written_ms}".encode())
     assert counted("--execute") == [(0, 0, 0, 0)] * 2
     assert waiting | {"not_replayed": 0} in answer("list")[0]
     letters.die(0, "d")
@@ -190,6 +194,21 @@ def test_nothing_comes_twice_to_a_topic_that_was_made_anew(letters: Letters) -> 
     letters.producer.flush()
     replay(DeadLetterReplay, letters)
     assert letters.replayed(0) == [b"old"]
+
+
+@pytest.mark.slow
+def test_letters_that_were_made_anew_are_others_though_they_look_alike(letters: Letters) -> None:
+    letters.die(0, "a")
+    letter = letters.at(letters.dlq, 0)[0]
+    replay(DeadLetterReplay, letters)
+    admin = AdminClient(letters.connection)
+    admin.delete_topics([letters.dlq])[letters.dlq].result(60)
+    until_now(lambda: letters.dlq not in admin.list_topics().topics)
+    letters.cluster.create_topic(letters.dlq, partitions=2, replication_factor=1)
+    letters.send(letters.dlq, 0, key=letter.key, value=letter.value, headers=list(letter.headers))
+    entry.main(["groups", "delete", f"{letters.dlq}.replay", "--bootstrap", letters.cluster.bootstrap])
+    replay(DeadLetterReplay, letters)
+    assert letters.replayed(0) == [b"a", b"a"]
 
 
 def test_a_replay_whose_place_another_has_taken_sends_nothing(letters: Letters) -> None:
