@@ -190,6 +190,7 @@ async def _looked(browser: Browser, url: str, screenshots: Path | None) -> list[
     spent = ", ".join(f"{name} {(after[name] - before[name]) / LOOKED_S * 1000:.0f} ms" for name in SPENT)
     print(f"processor of the page's thread in a second: {spent}")
     if screenshots is not None:
+        screenshots.mkdir(parents=True, exist_ok=True)
         for scheme in ("light", "dark"):
             wanted = [{"name": "prefers-color-scheme", "value": scheme}]
             await browser.do("Emulation.setEmulatedMedia", features=wanted)
