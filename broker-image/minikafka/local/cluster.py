@@ -245,7 +245,9 @@ class LocalCluster:
                 identity = pids.recorded(self.data, broker)
                 if self.pid(broker) is None:
                     status = process.reap(identity.pid, timeout=1.0) if identity else None
-                    raise BrokerFailed(f"broker {broker} {status or 'does not run'}{self._last_words(broker)}")
+                    raise BrokerFailed(
+                        f"broker {broker} {status or 'does not run: its log ends'}{self._last_words(broker)}"
+                    )
             for broker in pending if time.monotonic() > started + _PAUSE_TIMEOUT else ():
                 if (pid := self.pid(broker)) is not None and process.state(pid) in process.STOPPED:
                     raise BrokerFailed(f"broker {broker} is paused (kill -CONT {pid} resumes it)")
