@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from minikafka_chaos.verdict.anomalies import AnomalyKind, Severity
-from minikafka_chaos.verdict.verdict import Outcome, Verdict
+from minikafka_chaos.verdict.verdict import NOT_KNOWN_TO_BROKERS, Outcome, Verdict
 
 COLOURS = {
     Outcome.PASSED: "bold green",
@@ -21,8 +21,7 @@ COLOURS = {
 }
 EVIDENCE_SHOWN_MAX = 5
 VALUES_WIDTH_MIN = 30
-UNKNOWN_TO_BROKERS = "brokers do not know"
-NOT_JUDGED = f"what was sent (twice, in which order, in vain), read and processed: {UNKNOWN_TO_BROKERS} it"
+NOT_JUDGED = "what was sent (twice, in which order, in vain), read and processed: brokers do not know it"
 
 
 def print_verdict(console: Console, verdict: Verdict, more: Iterable[tuple[str, str]] = ()) -> None:
@@ -39,13 +38,12 @@ def print_verdict(console: Console, verdict: Verdict, more: Iterable[tuple[str, 
         table.add_row(name, escape(value))
     if verdict.findings:
         table.add_section()
-    by_brokers = bool(verdict.counts) and verdict.counts["sent"] is None
     for finding in verdict.findings:
-        if by_brokers and finding.detail.startswith(UNKNOWN_TO_BROKERS):
+        if finding.detail in NOT_KNOWN_TO_BROKERS:
             continue  # one row for all of them
         word = {True: "[green]held[/]", False: "[red]NOT HELD[/]", None: "[yellow]not judged[/]"}[finding.held]
         table.add_row(finding.claim, word + (f": {escape(finding.detail)}" if finding.detail else ""))
-    if by_brokers:
+    if any(finding.detail in NOT_KNOWN_TO_BROKERS for finding in verdict.findings):
         table.add_row("[yellow]not judged[/]", NOT_JUDGED)
     for problem in verdict.problems:
         table.add_row("[yellow]problem[/]", escape(problem))

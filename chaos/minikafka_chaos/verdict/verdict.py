@@ -121,6 +121,7 @@ NOT_SENT = "brokers do not know what was sent"
 NOT_IN_ORDER = "brokers do not know in which order it was sent"
 NOT_READ = "brokers do not know what was read"
 NOT_PROCESSED = "brokers do not know what was processed"
+NOT_KNOWN_TO_BROKERS = frozenset((NOT_SENT, NOT_IN_ORDER, NOT_READ, NOT_PROCESSED))
 NO_GROUP = "no consumer group took part"
 UNKNOWN_TO_BROKERS = (
     "sent", "failed", "duplicated", "reordered", "phantoms", "longest_ack_gap_s", "longest_ack_gap_in",
