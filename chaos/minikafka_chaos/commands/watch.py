@@ -106,13 +106,15 @@ def _need_terminal() -> None:
 
 
 def _evidence(path: Path) -> list[Evidence]:
-    from minikafka_chaos.watch.run_folder import read_run, what_is_torn
+    from minikafka_chaos.watch.evidence import Note
+    from minikafka_chaos.watch.run_folder import read_run
     from minikafka_chaos.watch.trace import is_trace, read_trace
 
     if not path.is_file():
         found = read_run(path)
-        if (torn := what_is_torn(path)) is not None:
-            print(f"minikafka watch: {path}: {torn}", file=sys.stderr)
+        for each in found:
+            if isinstance(each, Note):  # of what is torn
+                print(f"minikafka watch: {path}: {each.text}", file=sys.stderr)
         return found
     try:
         text = path.read_text(encoding="utf-8", errors="replace")

@@ -41,12 +41,12 @@ def read_run(folder: Path) -> list[Evidence]:
         found += read_events(events)
     found += _scrapes(folder / "metrics" / SAMPLES_FILE)
     found += _acknowledgements(folder / history.FILE_NAME)
-    if (torn := what_is_torn(folder)) is not None:
+    if (torn := _what_is_torn(folder)) is not None:
         found.append(Note(max((each.time for each in found), default=0.0), torn))
     return found
 
 
-def what_is_torn(folder: Path) -> str | None:
+def _what_is_torn(folder: Path) -> str | None:
     """Return which files of a run end in the middle of a line, as those of a run that was killed; None where none does."""
     events = sorted((folder / "events").glob("*.jsonl"))
     paths = [folder / journal.FILE_NAME, *events, folder / "metrics" / SAMPLES_FILE, folder / history.FILE_NAME]

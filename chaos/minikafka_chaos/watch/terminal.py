@@ -134,7 +134,7 @@ class WatchScreen(App[None]):
         """Begin to look, and to draw."""
         if self._carry_out is not None:
             for name, verb in VERBS.items():
-                self.bind(verb.key, f"verb('{name}')", description=verb.words, show=False)
+                self.bind(verb.key, f"verb('{name}')", show=False)
             self.bind("b", "target", show=False)
             for digit in range(10):
                 self.bind(f"{digit}", f"target({digit})", show=False)
