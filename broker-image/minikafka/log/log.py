@@ -34,7 +34,7 @@ from minikafka.log.record_validation import RecordsAhead, largest_timestamp
 from minikafka.log.recovery import LoadedLog, LogLoader
 from minikafka.log.results import AppendInfo, FetchSlice, RecoveryInfo, TimestampOffset
 from minikafka.log.retention import Retention
-from minikafka.log.segment import Segment
+from minikafka.log.segment import RELATIVE_OFFSET_MAX, Segment
 from minikafka.log.truncation import LogTruncator
 from minikafka.log.unflushed_volume import UnflushedVolume
 from minikafka.protocol.checksum import crc32c
@@ -280,7 +280,7 @@ class Log:
         if self._availability.failure is not None:
             self.check_online()
         view = memoryview(records)
-        headers = validation.follower_batches(view, fetch_leader_epoch)
+        headers = validation.follower_batches(view, fetch_leader_epoch, self._check_gap)
         leo = self.log_end_offset
         if not headers:
             return AppendInfo(leo, leo - 1, -1, 0, 0, 0, False, -1)
@@ -323,14 +323,19 @@ class Log:
     def _meet(self, header: BatchHeader) -> None:
         """The leader's first batch does not begin at the log end offset.
 
-        An empty log moves to where the leader begins: its start may lie inside a batch after DeleteRecords. A compacted
-        topic may have gaps. Anything else would make the replicas differ.
+        An empty log moves to where the leader begins: its start may lie inside a batch after DeleteRecords.
         """
         first, leo, start = header.base_offset, self.log_end_offset, self.log_start_offset
         if start == leo and (first > leo or header.last_offset >= leo):
             self._begin_anew(first, max(first, start))
-        elif first < leo or not self.config.compact:
-            raise UnexpectedAppendOffset(f"{self}: batch at {first} cannot follow log end offset {leo}", first, leo)
+        else:
+            self._check_gap(header, leo)
+
+    def _check_gap(self, header: BatchHeader, end: int) -> None:
+        """A compacted topic may have gaps, as far as the offsets of an index reach. Anything else would make replicas differ."""
+        first = header.base_offset
+        if first < end or not self.config.compact or header.last_offset - end > RELATIVE_OFFSET_MAX:
+            raise UnexpectedAppendOffset(f"{self}: batch at {first} cannot follow offset {end}", first, end)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Begin a leader epoch. A new leader calls this with its log end offset before any append (KIP-279).

@@ -3,6 +3,7 @@ here."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NoReturn
 
 from minikafka.log.errors import CorruptBatch, InvalidRecord, NotOneBatch, RecordTooLarge, UnsupportedMagic
@@ -91,8 +92,12 @@ def whole_batches(view: memoryview) -> list[RecordBatch]:
     return batches
 
 
-def follower_batches(view: memoryview, fetch_leader_epoch: int) -> list[BatchHeader]:
+def follower_batches(
+    view: memoryview, fetch_leader_epoch: int, check_gap: Callable[[BatchHeader, int], None]
+) -> list[BatchHeader]:
     """Headers of the whole batches of a fetch, up to the first of a later epoch than the fetch's.
+
+    `check_gap` is called with a batch that begins after the end of the one before it, and with that end; it may raise.
 
     Raises CorruptBatch, UnsupportedMagic.
     """
@@ -112,8 +117,10 @@ def follower_batches(view: memoryview, fetch_leader_epoch: int) -> list[BatchHea
             or crc32c(view[position + CRC_START : after]) != crc
         ):
             _next_header(view, position)
-        if base_offset < next_offset:
-            raise CorruptBatch(f"offset {base_offset} after {next_offset - 1}")
+        if base_offset != next_offset and headers:
+            if base_offset < next_offset:
+                raise CorruptBatch(f"offset {base_offset} after {next_offset - 1}")
+            check_gap(header, next_offset)
         if base_offset + last_delta > OFFSET_MAX:
             raise CorruptBatch(f"offset {base_offset} is beyond all that a log may reach, {OFFSET_MAX}")
         headers.append(header)

@@ -66,6 +66,21 @@ def test_what_does_not_continue_the_log_is_refused(first: int) -> None:
     assert log.log_end_offset == 2
 
 
+@pytest.mark.parametrize(("policy", "first"), [("delete", 3), ("compact", 2**31 + 2)])
+def test_a_gap_inside_of_a_fetch_is_refused_before_anything_is_appended(policy: str, first: int) -> None:
+    """An index holds 31 bits of an offset: a wider gap broke the time index when the segment was sealed (found by fuzzing)."""
+    _, log = follower(LogConfig(cleanup_policy=policy))
+    with pytest.raises(UnexpectedAppendOffset) as refused:
+        log.append_as_follower(replicated(2, 0, 1) + replicated(1, first, 1), 1)
+    assert (refused.value.first_offset, refused.value.log_end_offset) == (first, 2)
+    assert log.log_end_offset == 0
+    log.append_as_follower(replicated(2, 0, 1), 1)
+    with pytest.raises(UnexpectedAppendOffset):
+        log.append_as_follower(replicated(1, first, 1), 1)
+    if policy == "compact":
+        assert log.append_as_follower(replicated(1, first - 1, 1), 1).last_offset == first - 1
+
+
 def test_an_empty_log_begins_where_the_leader_begins() -> None:
     fs, log = follower()
     log.append_as_follower(replicated(2, 50, 3), 3)
