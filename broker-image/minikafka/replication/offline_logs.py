@@ -72,11 +72,11 @@ class OfflineLogs:
         shell: the rest of the broker.
         replicas: what it hosts.
         clock: where time comes from; every call of ``later`` is one round of events after this one.
+        logs: all of the broker's; asked for when they are open.
     """
 
-    def __init__(self, shell: Shell, replicas: ReplicaManager, clock: Clock) -> None:
-        self.logs: LogManager
-        """Set when they are open."""
+    def __init__(self, shell: Shell, replicas: ReplicaManager, clock: Clock, logs: Callable[[], LogManager]) -> None:
+        self._logs = logs
         self._shell = shell
         self._replicas = replicas
         self._clock = clock
@@ -147,7 +147,7 @@ class OfflineLogs:
             self._open_next(list(self._offline))
 
     def _is_closed(self, topic_partition: TopicPartition) -> bool:
-        log = self.logs.logs.get(topic_partition)
+        log = self._logs().logs.get(topic_partition)
         return log is not None and log.failure is not None
 
     def _open_next(self, left: list[TopicPartition]) -> None:
@@ -174,7 +174,7 @@ class OfflineLogs:
 
     def _use(self, topic_partition: TopicPartition, log: Log) -> None:
         """Put the log where the old one was. Raises LogDirFailure when the broker cannot go on with it."""
-        self.logs.replace(topic_partition, log)
+        self._logs().replace(topic_partition, log)
         partition = self._replicas.get(*topic_partition)
         if partition is None:
             return

@@ -146,7 +146,7 @@ class Broker:
             high_watermarks=lambda: self.host.high_watermarks(),
             flushed=lambda partition: self.fetchers.flushed(partition),
         )
-        self._log_dir = LogDirShell(context, self, self.replicas, self.housekeeping)
+        self._log_dir = LogDirShell(context, self, self.replicas, self.housekeeping, lambda: self.logs)
         self.offline_logs = self._log_dir.policy()
         self.fetchers = FetcherPool[HostedPartition](
             partial(
@@ -221,7 +221,7 @@ class Broker:
         on_disk = LogManager.cluster_id_on_disk(config.log_dirs, disk)
         cluster_id = await self.store.open(config.cluster_id or on_disk)
         self.metadata.open(cluster_id)
-        self.logs = self._log_dir.logs = LogManager.open(
+        self.logs = LogManager.open(
             config.log_dirs,
             disk,
             cluster_id=cluster_id,
@@ -240,7 +240,6 @@ class Broker:
         self.reporter.watch_volume(volume)
         self.stats.clean_shutdown = int(self.logs.clean)
         self.stats.recovery_seconds = self.clock.now() - began
-        self.offline_logs.logs = self.logs
         self.host.open(self.logs)
         self.metadata.announce()
         self.membership.start(self.logs.previous_broker_epoch)

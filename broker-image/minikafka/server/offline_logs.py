@@ -50,17 +50,22 @@ class LogDirShell:
         owner: see there.
         replicas: the hosted replicas.
         housekeeping: has the threads that may wait for the disk.
+        logs: all of the broker's; asked for when they are open.
     """
 
-    logs: LogManager
-
     def __init__(
-        self, context: BrokerContext, owner: Owner, replicas: ReplicaManager, housekeeping: Housekeeping
+        self,
+        context: BrokerContext,
+        owner: Owner,
+        replicas: ReplicaManager,
+        housekeeping: Housekeeping,
+        logs: Callable[[], LogManager],
     ) -> None:
         self.context = context
         self._owner = owner
         self._replicas = replicas
         self._housekeeping = housekeeping
+        self._logs = logs
         self._clock = context.clock
         self._tasks: set[asyncio.Task[bool]] = set()
 
@@ -73,7 +78,7 @@ class LogDirShell:
 
             self._clock.later(seconds, supervised)
 
-        return OfflineLogs(self, self._replicas, self._clock._replace(later=later))
+        return OfflineLogs(self, self._replicas, self._clock._replace(later=later), self._logs)
 
     @property
     def is_fenced(self) -> bool:
@@ -105,7 +110,7 @@ class LogDirShell:
     def open_anew(self, topic_partition: TopicPartition, done: Callable[[Log | Exception], None]) -> None:
         async def work() -> Log:
             return await self._housekeeping.on_disk_thread(
-                self.logs.prepare_reopen(topic_partition, self._clock.unix_ms())
+                self._logs().prepare_reopen(topic_partition, self._clock.unix_ms())
             )
 
         def opened(found: Log | Exception) -> None:

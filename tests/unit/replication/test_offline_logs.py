@@ -39,8 +39,7 @@ class Scene:
         self.logs = SimpleNamespace(logs=logs, replace=self._replace, high_watermarks={})
         replicas: Any = SimpleNamespace(get=lambda topic, index: self.parts.get(TopicPartition(topic, index)))
         clock = Clock(lambda: self.now, lambda: 0, lambda s, event: self.waiting.append((self.now + s, event)))
-        self.policy = OfflineLogs(self, replicas, clock)
-        self.policy.logs = self.logs  # type: ignore[assignment]
+        self.policy = OfflineLogs(self, replicas, clock, lambda: self.logs)  # type: ignore[arg-type, return-value]
 
     def breaks(self, *partitions: TopicPartition) -> None:
         for tp in partitions or (A,):
