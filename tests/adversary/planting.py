@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from minikafka_simulator.bugs.bug import SOURCE, Bug, Drifted, planted_texts
-from minikafka_simulator.bugs.catalogue import BUG_SEEDS
+from minikafka_simulator.bugs.catalogue import BUG_SEEDS, CRASH_BUGS
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("broker-image", "kube", "operator", "chaos", "simulator", "analytics", "tests", "bench", "docs", "tools")
@@ -33,8 +33,8 @@ NOT_SIMULATED = (
 
 
 def same_as(seed: str, name: str, rule: str, tests: tuple[str, ...]) -> Bug:
-    """A simulator bug of the simulator, planted under a name of this table."""
-    return BUG_SEEDS[seed]._replace(name=name, rule=rule, tests=tests)
+    """A simulator bug, planted under a name of this table."""
+    return {**BUG_SEEDS, **CRASH_BUGS}[seed]._replace(name=name, rule=rule, tests=tests)
 
 
 def is_of_the_broker(bug: Bug) -> bool:

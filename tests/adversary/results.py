@@ -67,7 +67,7 @@ def write_page() -> None:
 
 def is_of_the_audit(name: str) -> bool:
     """Whether a bug is one of those that an audit of the first release planted: m01 to m34 and s01 to s14."""
-    return int(name[1:]) <= AUDITED.get(name[0], 0)
+    return name[1:].isdigit() and int(name[1:]) <= AUDITED.get(name[0], 0)
 
 
 def page(results: Mapping[str, Found], schedules: int) -> str:
@@ -82,7 +82,9 @@ def page(results: Mapping[str, Found], schedules: int) -> str:
         "",
         "`make adversary` puts one mistake at a time into a copy of the source and runs the tests on it: first the few files",
         "that should notice at once, then whole suites, until one fails. A bug that no suite notices ends it with exit code 1,",
-        "else it ends with 0. The mistakes are exact replacements of a few lines, in `tests/adversary/*_bugs.py`; the unit",
+        "else it ends with 0. The mistakes are exact replacements of a few lines: in `tests/adversary/*_bugs.py` those with a",
+        "number, in `simulator/minikafka_simulator/bugs/crashes.py` those that `make crashes` finds as well, in",
+        "`tests/specification/mistakes.py` those that the specification refuses. The unit",
         "tests check on every run that each can still be planted. Column *breaks*: the rule (R1 to R18 are in",
         "[rules.md](rules.md)), the KIP, or the part of the page that is broken. An empty cell: the suite was not tried after",
         "another had noticed.",

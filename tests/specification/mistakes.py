@@ -8,7 +8,9 @@ from typing import NamedTuple
 from minikafka_simulator.bugs.bug import Bug
 from minikafka_simulator.bugs.catalogue import BUG_SEEDS
 
-LEADER, FOLLOWER = "replication/leader.py", "replication/follower.py"
+from tests.adversary.core_bugs import CORE
+
+LEADER = "replication/leader.py"
 
 
 class Mistake(NamedTuple):
@@ -38,9 +40,7 @@ MISTAKES = (
     _new("R5", "a leader takes what it sends for what its follower has", LEADER,
          "        remote.note_fetch(fetch_offset, log.log_end_offset,",
          "        remote.note_fetch(log.log_end_offset, log.log_end_offset,", 1, True),
-    _new("R6", "a follower takes its own log end for the high watermark", FOLLOWER,
-         "        self.partition.set_high_watermark(high_watermark)\n",
-         "        self.partition.set_high_watermark(self.partition.log.log_end_offset)\n", 1, True),
+    Mistake("R6", next(bug for bug in CORE if bug.name == "m05"), 1, True),
     _new("R8", "a follower at the leader's log end leaves the ISR when nothing is sent", LEADER,
          "        return self.leo == leader_leo or now - self.last_caught_up <= lag_time_max\n",
          "        return now - self.last_caught_up <= lag_time_max / 20\n", 1, True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minikafka_simulator.bugs.bug import Bug, SourcePatch
+from minikafka_simulator.bugs.writing import OFFSETS_BY_NAME
 
 FILESYSTEM, MANAGER, RECOVERY, LOG = "log/filesystem.py", "log/manager.py", "log/recovery.py", "log/log.py"
 SEGMENT, FLUSHING, RETENTION = "log/segment.py", "log/flushing.py", "log/retention.py"
@@ -43,8 +44,7 @@ CRASHES = (
         "            _run([self._prepare_log_starts(directory)], log)\n", "            pass\n"),
     Bug("restart-unnoted", "a log begins anew without a note of where", "R13", "log/truncation.py",
         '        self._fs.write_atomic(f"{self._directory}/{RESTART}", f"{offset}\\n".encode())\n', ""),
-    Bug("offsets-of-namesake", "a topic that is made anew starts from the checkpoints of the one before it", "KIP-516", MANAGER,
-        "        self._forget_offsets(topic_partition)\n", ""),
+    OFFSETS_BY_NAME,
     Bug("commit-unsynced", "a commit of the cluster store is acknowledged before its fsync (--store)", "KIP-631",
         "metadata/database.py", '        synchronous = "FULL" if durable else "NORMAL"\n', '        synchronous = "NORMAL"\n'),
     Bug("epochs-before-indexes", "rebuilt epochs are on the disk before the indexes that are rebuilt with them", "R17",

@@ -16,6 +16,11 @@ KNOWS_INVALID_RECORD = SourcePatch(
     "from minikafka.log.errors import InvalidRecord\nfrom minikafka.log.log import AppendInfo\n",
 )
 
+OFFSETS_BY_NAME = Bug(
+    "offsets-by-name", "a topic that is made anew starts from the checkpoints of the one before it", "KIP-516", LOG_MANAGER,
+    "        self._forget_offsets(topic_partition)\n", "",
+)  # fmt: skip
+
 WRITING = (
     Bug("remember-one-batch", "a leader recognises a duplicate of a producer's last batch only", "KIP-98", LEADER,
         APPEND,
@@ -57,6 +62,5 @@ WRITING = (
         "                    row.error, row.base_offset = 0, offset\n"
         "            answer(results)\n\n"
         "        now = self._now()\n"),
-    Bug("offsets-by-name", "a topic that is made anew starts from the checkpoints of the one before it", "KIP-516", LOG_MANAGER,
-        "        self._forget_offsets(topic_partition)\n", ""),
+    OFFSETS_BY_NAME,
 )  # fmt: skip

@@ -11,17 +11,12 @@ from minikafka_simulator.bugs.catalogue import BUG_SEEDS, CRASH_BUGS
 
 from tests.adversary import __main__ as command
 from tests.adversary import hunt, results
-from tests.adversary.bugs import BUGS
-from tests.adversary.chaos_bugs import CHAOS
-from tests.adversary.core_bugs import CORE
-from tests.adversary.judge_bugs import JUDGING
-from tests.adversary.network_bugs import NETWORK
+from tests.adversary.bugs import BUGS, NUMBERED
 from tests.adversary.planting import COPIED, ROOT, Copy, check, is_simulated, sources
-from tests.adversary.security_bugs import SECURITY
-from tests.adversary.shell_bugs import SHELL
 from tests.adversary.suites import JUDGES, SIMULATION, UNIT, WIRE, Broken, Verdict, simulate, suite_of
 from tests.adversary.unseen import UNSEEN
 from tests.forms import for_each
+from tests.specification.mistakes import MISTAKES
 
 
 @for_each(BUGS)
@@ -31,11 +26,11 @@ def test_it_can_be_planted(name: str) -> None:
 
 
 def test_names() -> None:
-    assert len(BUGS) == len(CORE) + len(SHELL) + len(JUDGING) + len(CHAOS) + len(NETWORK) + len(SECURITY), (
-        "a name is used twice"
-    )
+    numbered = {bug.name for bug in NUMBERED}
+    assert len(numbered) == len(NUMBERED), "a name is used twice"
     assert sum(results.is_of_the_audit(name) for name in BUGS) == 48
-    assert all(re.fullmatch(r"[a-z]\d\d", name) for name in BUGS)
+    assert all(re.fullmatch(r"[a-z]\d\d", name) for name in numbered)
+    assert BUGS.keys() - numbered <= CRASH_BUGS.keys() | {mistake.bug.name for mistake in MISTAKES}
 
 
 def test_what_the_simulator_does_not_see_has_its_reason() -> None:
