@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from minikafka_simulator.bugs.bug import Bug
 
-DOOR, TLS, SCRAM = (
+DOOR, LOGINS, TLS, SCRAM = (
     "tests/unit/server/test_authentication.py",
+    "tests/unit/server/test_broker_logins.py",
     "tests/unit/security/test_tls.py",
     "tests/unit/security/test_scram.py",
 )
@@ -43,7 +44,7 @@ SECURITY = (
         "                false = decoy(self._mechanism, user, self._secret, self._shapes)\n",
         (SCRAM,)),
     Bug("p07", "who logs in at the brokers' port is a broker", "31, decision 005", "server/connection.py",
-        "            self.inter_broker = False\n", "            pass\n", (DOOR,)),
+        "            self.inter_broker = False\n", "            pass\n", (LOGINS,)),
     Bug("p08", "changed certificates are never read", "TLS", "security/fresh.py",
         "        if signature != self._signature:\n", "        if False:\n", (TLS,)),
     Bug("p09", "names in certificates are not looked at", "RFC 6125", "security/tls.py",

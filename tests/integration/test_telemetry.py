@@ -569,8 +569,8 @@ SHOWN_BY_OTHERS = {
     "error_injected",
     "hooks_cleared",
     "produce_acknowledged",  # tests/unit/testing/test_cluster.py, by whose verdict it is read
-    "authentication_failed",  # tests/unit/server/test_authentication.py, and the next two
-    "certificates_renewed",
+    "authentication_failed",  # tests/unit/server/test_authentication.py
+    "certificates_renewed",  # tests/unit/server/test_tls_listeners.py, and the next
     "certificates_unusable",
     "token_keys_renewed",  # tests/unit/server/test_token_keys.py, and the next
     "token_keys_unusable",

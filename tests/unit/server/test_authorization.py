@@ -24,7 +24,7 @@ from minikafka.telemetry.event_limit import EMITTED_MAX, TELL_SECONDS
 
 from tests.interop.raw_client import record_batch
 from tests.unit.server.in_process import Cluster, context, running
-from tests.unit.server.test_authentication import PLAIN, SASL, Stranger
+from tests.unit.server.strangers import PLAIN, SASL, Stranger
 from tests.waiting import until
 
 USERS = {name: Login("PLAIN", name, name) for name in ("admin", "alice", "bob")}

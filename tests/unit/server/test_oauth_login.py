@@ -18,7 +18,7 @@ from minikafka.transport.peer import connect
 
 from tests.tokens import AUDIENCE, ISSUER, Issuer
 from tests.unit.server.in_process import DEADLINE, Cluster, running
-from tests.unit.server.test_authentication import Session, Stranger, connections, refusals
+from tests.unit.server.strangers import Session, Stranger, connections, refusals
 from tests.waiting import until
 
 ISSUED = Issuer()

@@ -19,7 +19,7 @@ from minikafka.transport.request_memory import RequestMemory
 from tests.certificates import PemFiles
 from tests.interop.raw_client import record_batch
 from tests.unit.server.in_process import DEADLINE, Cluster, running
-from tests.unit.server.test_authentication import SASL, SOFTWARE, Stranger, connections
+from tests.unit.server.strangers import SASL, SOFTWARE, Stranger, connections
 from tests.waiting import until
 
 
