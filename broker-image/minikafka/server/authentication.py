@@ -7,6 +7,7 @@ answered after ``connection.failed.authentication.delay.ms``, and then closed. E
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Collection
 from enum import Enum, auto
 from functools import partial
@@ -52,7 +53,7 @@ class Door:
     """Of one connection."""
 
     def __init__(self, connection: ClientConnection, security: ListenerSecurity) -> None:
-        self._connection = connection
+        self._connection = weakref.proxy(connection)  # a circle would keep it long after it is closed, until cycles are collected
         self._context, self._metadata = connection.services.context, connection.services.metadata
         self._security = security
         self._state = State.STRANGER

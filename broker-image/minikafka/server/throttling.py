@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Awaitable, Callable, Generator
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
@@ -33,15 +34,14 @@ class Muting:
     __slots__ = ("_connection", "_now", "_timer", "_until")
 
     def __init__(self, connection: Mutable, now: Callable[[], float]) -> None:
-        self._connection = connection
+        self._connection = weakref.proxy(connection)  # a circle would keep it long after it is closed, until cycles are collected
         self._now = now
         self._until = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
 
     def mute(self, ms: int) -> None:
         """Mute for so long from now on. Who is muted already stays so for the longer time."""
-        loop = self._connection.loop
-        if ms <= 0 or loop is None:
+        if ms <= 0 or (loop := self._connection.loop) is None:
             return
         self._until = max(self._until, self._now() + ms / 1000)
         if self._timer is None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from minikafka.transport.peer import PeerClosed, PeerConnection, connect
 
 from tests.certificates import PemFiles, authority, broker_keystore, client_keystore
 from tests.unit.server.in_process import DEADLINE, running
-from tests.unit.server.strangers import Stranger, connections, refusals
+from tests.unit.server.strangers import ALICE, SASL, Stranger, connections, refusals
 from tests.waiting import until
 
 
@@ -196,3 +198,27 @@ async def test_answers_wait_for_the_socket_under_tls(tmp_path: Path) -> None:
         assert [len(answer.topics[0].partitions) for answer in answers] == [30] * 40
         assert choking.refused > 10
         client.close()
+
+
+async def test_a_closed_connection_is_gone_at_once(tmp_path: Path) -> None:
+    """Nobody waits for a collection of cycles, which is rare: buffers and TLS of those that come and go would pile up."""
+    mapped = {"listener.security.protocol.map": "CLIENT:SASL_SSL,REPLICATION:PLAINTEXT"}
+    async with running(tmp_path, 1, **{**PemFiles.write(tmp_path).settings, **SASL, **mapped}) as cluster:
+        broker = cluster.brokers[1]
+        await cluster.create("t", leader=1)
+        gc.disable()
+        try:
+            client = await connect_tls(broker, "CLIENT", tls_of(), ALICE)
+            await client.request(ApiKey.METADATA, 9, {"topics": None})
+            parts = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}]
+            fetch = {"max_wait": 60_000, "min_bytes": 1, "topics": [{"topic": "t", "partitions": parts}]}
+            waits = asyncio.ensure_future(client.request(ApiKey.FETCH, 11, fetch))
+            await until(lambda: any(each.waiting_fetch.is_waiting for each in connections(broker)))
+            gone = [weakref.ref(each) for each in connections(broker) if not each.inter_broker]
+            assert len(gone) == 1
+            client.close()
+            with pytest.raises(PeerClosed):
+                await waits
+            await until(lambda: not any(each() for each in gone))
+        finally:
+            gc.enable()
