@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -132,19 +132,21 @@ def _show(args: argparse.Namespace, topic: str) -> int:
         if args.partition is not None and args.partition >= partitions:
             raise bad_input(f"--partition: {topic} has partitions 0 to {partitions - 1}, not {args.partition}")
         numbers = range(partitions) if args.partition is None else [args.partition]
-        found = itertools.chain.from_iterable(_letters(reader, TopicPartition(topic, number)) for number in numbers)
-        shown = itertools.islice(found, args.max_messages)
-        if args.json:
-            for letter in shown:
-                print_json(_as_json(letter))
-        elif rows := [_as_row(letter) for letter in shown]:
-            names = ("from", "#offset", "time (UTC)", "group", "#attempts", "error", "key", "value", "here")
-            print_table(names, rows)
+        with contextlib.closing(_letters(reader, [TopicPartition(topic, number) for number in numbers])) as found:
+            shown = itertools.islice(found, args.max_messages)
+            if args.json:
+                for letter in shown:
+                    print_json(_as_json(letter))
+            elif rows := [_as_row(letter) for letter in shown]:
+                names = ("from", "#offset", "time (UTC)", "group", "#attempts", "error", "key", "value", "here")
+                print_table(names, rows)
     return exits.OK
 
 
-def _letters(reader: Any, partition: TopicPartition) -> Iterator[ConsumedRecord]:
-    yield from reader.records(partition, *reader.bounds(partition))
+def _letters(reader: Any, partitions: Iterable[TopicPartition]) -> Generator[ConsumedRecord]:
+    """Who takes not all of them has to close this while the reader is open."""
+    for partition in partitions:
+        yield from reader.records(partition, *reader.bounds(partition))
 
 
 def _as_row(letter: ConsumedRecord) -> tuple[object, ...]:

@@ -236,6 +236,19 @@ def test_what_others_wrote_into_headers_neither_stops_nor_colours_a_terminal(
 
 
 @pytest.mark.slow
+def test_the_first_of_many_dead_letters_are_shown(
+    letters: Letters, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left unread makes no trouble at the end either."""
+    ignored: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", ignored.append)
+    letters.die(0, *"abc")
+    assert letters.cli("show", letters.topic, "--max-messages", "2", "--json") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert ignored == []
+
+
+@pytest.mark.slow
 def test_two_replays_do_not_run_at_once(letters: Letters, capsys: pytest.CaptureFixture[str]) -> None:
     letters.die(0, "a")
     first = DeadLetterReplay(letters.connection, letters.dlq)
