@@ -183,6 +183,19 @@ def test_the_foreground_ends_when_down_has_stopped_its_brokers(call_cli: Any, da
     assert not (data / "control.json").exists()
 
 
+def test_nobody_heals_brokers_whose_proxy_was_killed(call_cli: Any, data: Path) -> None:
+    """They look ready for a moment again and again, and hear nothing of each other."""
+    process, _ = foreground(data, "--brokers", 1, "--base-port", free_base_port(1), "--control", 0)
+    process.kill()
+    process.communicate(timeout=120)
+    healed = call_cli("chaos", "heal", "--data", data)
+    assert (healed.returncode, healed.stdout, healed.stderr.count("\n")) == (3, "", 1)
+    assert "the proxy between the brokers has ended" in healed.stderr
+    judged = call_cli("verify", "--data", data)
+    assert (judged.returncode, judged.stdout[:44]) == (3, "Error: the proxy between the brokers has end")
+    call_cli("down", "--data", data)
+
+
 def test_an_interrupted_start_leaves_nothing_behind(data: Path, until: Any) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "minikafka.cli", "up", "--data", str(data), "--base-port", str(free_base_port(3))],

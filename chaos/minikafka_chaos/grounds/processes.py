@@ -336,6 +336,8 @@ class ProcessesGround(BrokerVerbs):
             self.cluster.wipe_volume(broker)
 
     def heal_all(self, deadline_s: float = READY_TIMEOUT) -> list[str]:
+        if self.without_links == PROXY_ENDED:  # brokers look ready, but hear nothing of each other, and never will
+            raise ToolTrouble(PROXY_ENDED)
         return self._clear() + self.heal_brokers(deadline_s)
 
     def broker_address(self, broker: int) -> str:
