@@ -41,7 +41,7 @@ from minikafka_chaos.session.evidence import Acknowledgement, CommittedLog, ackn
 from minikafka_chaos.session.groups import OFFSETS_TOPIC, GroupOffsets, describe_groups, make_offsets_topic
 from minikafka_chaos.session.hooks import TURN_ON, BrokerHooks
 from minikafka_chaos.session.partitions import TIMEOUT_S, ask, committed_batches, prefer
-from minikafka_chaos.session.settings import Setting, as_text, printable
+from minikafka_chaos.session.settings import Setting, as_text, printable, topic_name
 from minikafka_chaos.verdict.claims import Terms
 from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge
 
@@ -370,9 +370,7 @@ class ChaosSession:
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise VerbRefused(f"partitions: {partitions} is not between 1 and {PARTITIONS_MAX}")
         name = f"topic-{uuid.uuid4().hex[:8]}" if name is None else name
-        if not isinstance(name, str):
-            raise VerbRefused(f"name: {name!r} is not text")
-        printable("name", name)
+        topic_name("name", name)
         settings = as_text("config", {} if config is None else config)
         if self._view_of(name, deadline):
             raise VerbRefused(f"name: topic {name} is there already")
@@ -413,8 +411,7 @@ class ChaosSession:
 
     def _partitions(self, topic: str, deadline: Deadline) -> dict[TopicPartition, PartitionView]:
         self._check_open()
-        if not isinstance(topic, str):
-            raise VerbRefused(f"topic: {topic!r} is not text")
+        topic_name("topic", topic)
         unknown_s = min(UNKNOWN_TOPIC_S, deadline.seconds)
         unknown_until = time.monotonic() + unknown_s
         while not (found := self._view_of(topic, deadline)):
@@ -439,6 +436,8 @@ class ChaosSession:
         self, topic: str, partition: int = 0, other_than: int | None = None, deadline_s: float = DEADLINE_S
     ) -> int:
         """The broker that leads a partition now; waits until a living one does, and another than the one that is given."""
+        if other_than is not None:
+            self._known(other_than)  # any leader is another than a broker that is not there
         return self._led(topic, partition, other_than, Deadline(deadline_s)).leader
 
     def _led(self, topic: str, partition: int, other_than: int | None, deadline: Deadline) -> PartitionView:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from minikafka.controller.topics import NAME_LENGTH_MAX
+
 from minikafka_chaos.session.errors import VerbRefused
 
 Setting = str | int | bool
@@ -30,6 +32,15 @@ def printable(field: str, text: str) -> str:
     if not text.isprintable():
         raise VerbRefused(f"{field}: {text!r} is not text that can be printed")
     return text
+
+
+def topic_name(field: str, name: str) -> str:
+    """Return what a topic may be asked for by. Raises VerbRefused: librdkafka hangs with one of more than 32,767 bytes."""
+    if not isinstance(name, str):
+        raise VerbRefused(f"{field}: {name!r} is not text")
+    if len(name) > NAME_LENGTH_MAX:
+        raise VerbRefused(f"{field}: a name of {len(name)} characters; {NAME_LENGTH_MAX} at most")
+    return printable(field, name)
 
 
 def _text(where: str, value: Setting) -> str:

@@ -257,6 +257,10 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(
         (lambda: cluster.create_topic(partitions=10**30), "partitions: 10+ is not between 1 and 100000"),
         (lambda: cluster.create_topic(None, 1, 2, {"retention.ms": "1\n2"}), "retention.ms=1 2: not a whole number"),
         (lambda: cluster.create_topic("a\nb"), r"name: 'a\\nb' is not text that can be printed"),
+        (lambda: cluster.create_topic("x" * 40_000), "name: a name of 40000 characters; 249 at most"),
+        (lambda: cluster.records("a\nb"), r"topic: 'a\\nb' is not text that can be printed"),
+        (lambda: cluster.leader(topic, other_than=9), "broker 9 does not exist"),
+        (lambda: cluster.leader(topic, other_than="1"), "broker '1' does not exist"),  # type: ignore[arg-type]
         (lambda: cluster.create_topic("\ud800"), "name: .* is not text that can be printed"),
         (lambda: cluster.create_topic(config={"\ud800": 1}), "config: .* is not text that can be printed"),
         (lambda: cluster.create_topic(config={"retention.ms": "1\0"}), r"retention.ms: '1\\x00' is not text that"),
