@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.local.errors import BadRequest
-from minikafka.local.layout import CLIENTS
+from minikafka.local.layout import CLIENTS, client_protocol
 from minikafka.local.ports import HOST
 from minikafka.security import jaas
 from minikafka.security.sasl_client import Login
@@ -80,8 +80,11 @@ def own_security(config: Mapping[str, str]) -> ClientSecurity:
 
 def security_of(config: Mapping[str, str], user: str | None) -> ClientSecurity:
     """Return how brokers with these settings are asked by one of their users; by nobody in particular where none is named."""
-    login = None if user is None else Login(MECHANISM, user, _passwords(config)[user])
-    authority = authority_of(config)
+    protocol = (
+        client_protocol(config).upper() if PROTOCOLS in config else "SASL_SSL"
+    )  # not decided yet: whatever there is
+    login = None if user is None or "SASL" not in protocol else Login(MECHANISM, user, _passwords(config)[user])
+    authority = authority_of(config) if "SSL" in protocol else None
     tls = None if authority is None else TlsSettings(truststore_certificates=authority)
     return PLAINTEXT if login is None and tls is None else ClientSecurity(tls, login)
 

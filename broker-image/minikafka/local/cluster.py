@@ -193,7 +193,7 @@ class LocalCluster:
         record = self._record()
         brokers = [broker_info(self.data, record, broker, self.pid(broker)) for broker in record.ids]
         ca = None if authority_of(record.config) is None else str(self.data / CA)
-        return ClusterInfo(record.bootstrap, record.cluster_id, brokers, client_protocol(record), ca)
+        return ClusterInfo(record.bootstrap, record.cluster_id, brokers, client_protocol(record.config), ca)
 
     @property
     def metrics_access(self) -> MetricsAccess:

@@ -315,9 +315,9 @@ def properties(data: Path, record: ClusterRecord, broker: int) -> dict[str, str]
     return values | {key: value for key, value in record.config.items() if key not in MERGED}
 
 
-def client_protocol(record: ClusterRecord) -> str:
+def client_protocol(config: Mapping[str, str]) -> str:
     """Return the protocol of the listener for clients, by Kafka's name."""
-    chosen = _protocols(record.config.get("listener.security.protocol.map", ""))
+    chosen = _protocols(config.get("listener.security.protocol.map", ""))
     return next(item.partition(":")[2] for item in chosen.split(",") if item.startswith(f"{CLIENTS}:"))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
-from minikafka.local.clients_listener import LISTENER
+from minikafka.local.clients_listener import LISTENER, PROTOCOLS, listener_settings, own_security, with_listener
 from minikafka.testing import MiniKafkaCluster, Outcome, VerbRefused
 
 from tests.forms import in_full
@@ -89,3 +89,10 @@ def test_a_user_that_is_not_there(cluster: MiniKafkaCluster) -> None:
 def test_one_that_is_open_needs_an_address_only() -> None:
     with MiniKafkaCluster(1, in_process=True) as cluster:
         assert (cluster.client_config(), cluster.ca_path) == ({"bootstrap.servers": cluster.bootstrap}, None)
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_brokers_are_asked_as_their_listener_is_now(protocol: str) -> None:
+    """Certificate and passwords stay among the settings where `up --config` has changed the protocol since."""
+    made = with_listener({}, listener_settings(tls=True, users={"alice": "secret"}))
+    assert own_security(made | {PROTOCOLS: f"REPLICATION:PLAINTEXT,plaintext:{protocol}"}).protocol == protocol
