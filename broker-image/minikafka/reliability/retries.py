@@ -24,8 +24,11 @@ class RetryPolicy:
     backoff_seconds_max: float = 30.0
 
     def __post_init__(self) -> None:
-        if self.attempts_max is not None and self.attempts_max < 1:
-            raise ValueError(f"attempts_max: {self.attempts_max} is not at least 1, nor None")
+        if self.attempts_max is not None and (type(self.attempts_max) is not int or self.attempts_max < 1):
+            raise ValueError(f"attempts_max: {self.attempts_max!r} is not a whole number from 1 on, nor None")
+        for name in ("backoff_seconds", "backoff_seconds_max"):
+            if not isinstance(value := getattr(self, name), int | float):
+                raise ValueError(f"{name}: {value!r} is not a number of seconds")
         if not 0 <= self.backoff_seconds < float("inf"):
             raise ValueError(f"backoff_seconds: {self.backoff_seconds:g} is not a number of seconds from 0 on")
         if not self.backoff_seconds <= self.backoff_seconds_max < float("inf"):

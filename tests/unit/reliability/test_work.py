@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from minikafka.protocol.types import TopicPartition
@@ -148,7 +149,10 @@ def test_fetching_is_paused_while_enough_is_held() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"attempts_max": 0}, "attempts_max: 0 is not at least 1"),
+        ({"attempts_max": 0}, "attempts_max: 0 is not a whole number from 1 on"),
+        ({"attempts_max": "3"}, "attempts_max: '3' is not a whole number"),
+        ({"backoff_seconds": None}, "backoff_seconds: None is not a number"),
+        ({"backoff_seconds_max": "1"}, "backoff_seconds_max: '1' is not a number"),
         ({"backoff_seconds": -1.0}, "backoff_seconds: -1 is not a number of seconds"),
         ({"backoff_seconds": float("nan")}, "backoff_seconds: nan is not"),
         (
@@ -157,9 +161,9 @@ def test_fetching_is_paused_while_enough_is_held() -> None:
         ),
     ],
 )
-def test_a_policy_that_cannot_be(values: dict[str, float], words: str) -> None:
+def test_a_policy_that_cannot_be(values: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        RetryPolicy(**values)  # type: ignore[arg-type]
+        RetryPolicy(**values)
 
 
 def test_the_back_off_doubles_up_to_its_maximum() -> None:
