@@ -102,7 +102,7 @@ def follower_batches(
     Raises CorruptBatch, UnsupportedMagic.
     """
     headers: list[BatchHeader] = []
-    position, end, next_offset = 0, len(view), -1
+    position, end, next_offset = 0, len(view), 0
     unpack, make = HEADER.unpack_from, BatchHeader._make
     while end - position >= HEADER_BYTES:
         header = make(unpack(view, position))
@@ -117,10 +117,11 @@ def follower_batches(
             or crc32c(view[position + CRC_START : after]) != crc
         ):
             _next_header(view, position)
-        if base_offset != next_offset and headers:
+        if base_offset != next_offset:
             if base_offset < next_offset:
                 raise CorruptBatch(f"offset {base_offset} after {next_offset - 1}")
-            check_gap(header, next_offset)
+            if headers:
+                check_gap(header, next_offset)
         if base_offset + last_delta > OFFSET_MAX:
             raise CorruptBatch(f"offset {base_offset} is beyond all that a log may reach, {OFFSET_MAX}")
         headers.append(header)

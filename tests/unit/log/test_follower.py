@@ -81,6 +81,16 @@ def test_a_gap_inside_of_a_fetch_is_refused_before_anything_is_appended(policy: 
         assert log.append_as_follower(replicated(1, first - 1, 1), 1).last_offset == first - 1
 
 
+def test_an_empty_log_does_not_begin_before_offset_0() -> None:
+    """No CRC covers a base offset. The log began there, followed nobody from then on, and no broker opened its directory again."""
+    _, log = follower()
+    rotten = bytearray(replicated(11, 0, 1))
+    struct.pack_into(">q", rotten, 0, -5)
+    with pytest.raises(CorruptBatch, match="offset -5 after -1"):
+        log.append_as_follower(rotten, 1)
+    assert log.append_as_follower(replicated(1, 0, 1), 1).last_offset == 0
+
+
 def test_an_empty_log_begins_where_the_leader_begins() -> None:
     fs, log = follower()
     log.append_as_follower(replicated(2, 50, 3), 3)
