@@ -22,4 +22,6 @@ SERVER = (
     Bug("checkpoint-log-ends", "the checkpoint of high watermarks holds log end offsets", "R3, R11",
         "replication/replica_host.py",
         "(p.topic_partition, p.high_watermark) for p in", "(p.topic_partition, p.log.log_end_offset) for p in"),
+    Bug("lease-for-clients", "the lease tells where the controller listens for clients", "KIP-631", "server/membership.py",
+        "host, port = self._listeners.inter_broker()", "_, host, port = self._listeners.advertised()[0]"),
 )  # fmt: skip

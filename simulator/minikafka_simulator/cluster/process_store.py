@@ -10,7 +10,7 @@ from minikafka.controller.term import Commit
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import Changes, Lease, Snapshot, StoreError, Wish
 
-from minikafka_simulator.stores.store import CLUSTER_ID
+from minikafka_simulator.stores.store import CLUSTER_ID, LeaseBid
 
 if TYPE_CHECKING:
     from minikafka_simulator.cluster.broker import SimBroker
@@ -66,8 +66,7 @@ class ProcessStore:
         return found
 
     async def changes(self, since: int) -> Changes:
-        del since  # the image's revision, as the simulation's store knows
-        changes = self._stores.changes_for(self._broker)
+        changes = self._stores.changes_for(self._broker, since)
         if (late := self._broker.world.applies_late.get(self._broker.id)) is not None:
             await asyncio.sleep(late)
         return changes
@@ -104,9 +103,9 @@ class ProcessStore:
         return found
 
     async def acquire(self, holder: int, host: str, port: int, expected_epoch: int) -> Lease | None:
-        del holder, host, port
+        bid = LeaseBid(holder, host, port, expected_epoch)
         found: Lease | None = await self._ask(
-            lambda done, failed: self._stores.take_lease(self._broker, expected_epoch, done, failed)
+            lambda done, failed: self._stores.take_lease(self._broker, bid, done, failed)
         )
         return found
 

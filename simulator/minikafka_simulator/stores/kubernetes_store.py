@@ -95,8 +95,8 @@ class KubernetesStores(SimStore):
         for broker in list(self.world.brokers.values()):
             self.disconnect(broker)
 
-    def changes_for(self, broker: StoreBroker) -> Changes:
-        reading = self._clients[broker.id].store.changes(broker.image.revision)
+    def changes_for(self, broker: StoreBroker, since: int) -> Changes:
+        reading = self._clients[broker.id].store.changes(since)
         try:
             reading.send(None)
         except StopIteration as found:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minikafka.metadata.database import IN_MEMORY, Database
 from minikafka.metadata.store import Changes, FencedControllerError, Lease, Snapshot, StoreError
 
-from minikafka_simulator.machine.loop import BROKERS_PORT
 from minikafka_simulator.stores.brokers import StoreBroker, StoreCluster, StoreTerm
 
 if TYPE_CHECKING:
@@ -22,6 +21,15 @@ Done = Callable[[], None]
 Failed = Callable[[StoreError], None]
 
 CLUSTER_ID = "simulated"
+
+
+class LeaseBid(NamedTuple):
+    """What a broker asks for that wants the lease, as :meth:`ClusterStore.acquire` has it."""
+
+    holder: int
+    host: str
+    port: int
+    expected_epoch: int
 
 
 class SimStore:
@@ -69,22 +77,17 @@ class SimStore:
     def disconnect(self, broker: StoreBroker) -> None:
         """An incarnation is gone."""
 
-    def changes_for(self, broker: StoreBroker) -> Changes:
-        """What the broker has not seen, as far as it can know by now. Raises StoreError."""
+    def changes_for(self, broker: StoreBroker, since: int) -> Changes:
+        """What was written after a revision, as far as the broker can know by now. Raises StoreError."""
         raise NotImplementedError
 
     def read_lease(self, broker: StoreBroker, done: Callable[[Lease | None], None], failed: Failed) -> None:
         self._ask(broker, lambda store: store.lease(), done, failed)
 
     def take_lease(
-        self, broker: StoreBroker, expected_epoch: int, done: Callable[[Lease | None], None], failed: Failed
+        self, broker: StoreBroker, bid: LeaseBid, done: Callable[[Lease | None], None], failed: Failed
     ) -> None:
-        self._ask(
-            broker,
-            lambda store: store.acquire(broker.id, "sim", BROKERS_PORT + broker.id, expected_epoch),
-            done,
-            failed,
-        )
+        self._ask(broker, lambda store: store.acquire(*bid), done, failed)
 
     def renew_lease(self, broker: StoreBroker, lease: Lease, done: Callable[[Lease], None], failed: Failed) -> None:
         self._ask(broker, lambda store: store.renew(lease), done, failed)
@@ -164,13 +167,13 @@ class SqliteStores(SimStore):
         self.world.scheduler.at(self.world.store_time(), arrive)
 
     def take_lease(
-        self, broker: StoreBroker, expected_epoch: int, done: Callable[[Lease | None], None], failed: Failed
+        self, broker: StoreBroker, bid: LeaseBid, done: Callable[[Lease | None], None], failed: Failed
     ) -> None:
         def take(store: Any) -> Lease | None:
             held = store.lease()
-            taken: Lease | None = store.acquire(broker.id, "sim", BROKERS_PORT + broker.id, expected_epoch)
+            taken: Lease | None = store.acquire(*bid)
             if taken is not None:
-                self.world.watcher.lease_taken(broker.id, 0 if held is None else held.epoch, expected_epoch)
+                self.world.watcher.lease_taken(broker.id, 0 if held is None else held.epoch, bid.expected_epoch)
             return taken
 
         self._ask(broker, take, done, failed)
@@ -187,9 +190,9 @@ class SqliteStores(SimStore):
     def connect(self, broker: StoreBroker) -> None:
         broker.begin()
 
-    def changes_for(self, broker: StoreBroker) -> Changes:
+    def changes_for(self, broker: StoreBroker, since: int) -> Changes:
         self.check(broker.id)
-        return self.changes(broker.image.revision)
+        return self.changes(since)
 
     def _ring(self) -> None:
         """Every broker's bell, each at its own time."""
