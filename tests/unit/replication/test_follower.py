@@ -379,10 +379,13 @@ class TestOutOfRange:
         log = follower.partition.log
         assert (log.log_start_offset, follower.leo, follower.hw) == (0, 0, 0)  # not 1: it lacks the leader's record 0
 
-    def test_the_leader_starts_inside_a_batch_at_which_this_log_ends(self) -> None:
-        """DeleteRecords may move it there. Found by the simulator: such a follower could not go on."""
+    @pytest.mark.parametrize("at_first", [True, False])
+    def test_the_leader_starts_inside_a_batch_at_which_this_log_ends(self, at_first: bool) -> None:
+        """DeleteRecords may move it there, in the middle of a term, too. Found by the simulator: such a follower could not go on."""
         follower = led(Replica(1), (0, 3), hw=1)
         state = following(follower)
+        if not at_first:
+            assert state.answered(state.position(), ErrorCode.NONE, None, 1, 0, NOTHING) is FetchOutcome.EMPTY
         rows = [Record(offset, NOW_MS, None, b"x") for offset in (1, 2, 3)]
         records = build_batch(rows, leader_epoch=4)  # the leader's start is 3, in the middle of it
         answer = (ErrorCode.NONE, None, 4, 3, memoryview(records))
