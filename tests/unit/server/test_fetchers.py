@@ -37,6 +37,8 @@ class Connection:
     def __init__(self) -> None:
         self.sent: list[dict[int, int]] = []
         """Of each fetch the offset by partition."""
+        self.asked_as: set[tuple[int, int]] = set()
+        """By which replica, and in which leader epoch, the range was asked for."""
         self._answers: list[Callable[[memoryview | None], None]] = []
 
     def next_correlation(self) -> int:
@@ -63,7 +65,9 @@ class Connection:
 
     async def request(self, api_key: int, version: int, values: dict[str, Any]) -> Any:
         assert api_key == ApiKey.LIST_OFFSETS
-        offset = {EARLIEST: 5, LATEST: 9}[values["topics"][0]["partitions"][0]["timestamp"]]
+        asked = values["topics"][0]["partitions"][0]
+        self.asked_as.add((values["replica_id"], asked["current_leader_epoch"]))
+        offset = {EARLIEST: 5, LATEST: 9}[asked["timestamp"]]
         return SimpleNamespace(topics=[SimpleNamespace(partitions=[SimpleNamespace(error_code=0, offset=offset)])])
 
     def close(self) -> None: ...
@@ -139,7 +143,8 @@ async def test_a_short_back_off_does_not_wait_for_the_end_of_a_long_one(
 async def test_a_follower_out_of_range_goes_on_where_its_leader_begins(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """KAFKA-7414: the leader says where its log begins and ends, and neither is taken for the other.
+    """KAFKA-7414: the leader says where its log begins and ends, and neither is taken for the other. It is asked as a replica's
+    leader, or its end would be the high watermark, and in the follower's leader epoch (KIP-320).
 
     The answer ends the back-off, which must be long: on a slow machine the old offset is asked for again after a short one.
     """
@@ -148,4 +153,5 @@ async def test_a_follower_out_of_range_goes_on_where_its_leader_begins(
     await scene.sent(1)
     scene.connection.refuse(ErrorCode.OFFSET_OUT_OF_RANGE)
     assert (await scene.sent(2))[1] == {0: 5}
+    assert scene.connection.asked_as == {(1, FOLLOWED.leader_epoch)}
     scene.fetcher.stop()
