@@ -34,6 +34,8 @@ LOAD_RETRY_SECONDS_FIRST, LOAD_RETRY_SECONDS_MAX = 0.5, 30.0
 TICK_RETRY_SECONDS = 1.0
 COMMIT_WAIT_WARNING_SECONDS = 10.0
 """After which people are told that the groups of a partition wait for a commit."""
+PASSED_OVER: Final = "was passed over"
+"""Said of a record that cannot be read. Brokers write none, so a simulation ends where this is said."""
 
 TIMERS: Final = "group timers"
 
@@ -277,7 +279,7 @@ class GroupHost:
     def _loaded(self, load: _Load) -> None:
         replay = load.replay
         for offset, reason in replay.malformed[:10]:
-            self._observer.warn(f"{OFFSETS_TOPIC}-{load.partition} offset {offset} was passed over: {reason}")
+            self._observer.warn(f"{OFFSETS_TOPIC}-{load.partition} offset {offset} {PASSED_OVER}: {reason}")
         self.coordinator.finish_loading(load.partition, replay, self._now())
         del self._loads[load.partition]
         if gone := self._deleted_meanwhile.pop(load.partition, None):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from minikafka.config import BrokerConfig
+from minikafka.groups.host import PASSED_OVER
 from minikafka.log.filesystem import FileSystem
 from minikafka.replication.clock import Clock
 from minikafka.server.machine import Machine
@@ -31,7 +32,7 @@ class SimMachine(Machine):
 
     def tell(self, broker_id: int, line: str) -> None:
         """Into the trace."""
-        if "was passed over" in line:  # a record of groups that cannot be read
+        if PASSED_OVER in line:
             self.broker.broke(AssertionError(line))
         self.broker.world.note(f"b{broker_id} {line}")
 
