@@ -82,11 +82,12 @@ class Scene:
         for partition in lab.partitions:
             partition.apply_state(FOLLOWED, lab.now)
         about = context(replica_fetch_backoff_ms="1")
-        metadata = MetadataCache(MemoryStore(), about.clock, "PLAINTEXT")
+        self.metadata = metadata = MetadataCache(MemoryStore(), about.clock, "PLAINTEXT")
         metadata.image.brokers[LEADER] = BrokerState(LEADER, 1, "x", (("PLAINTEXT", "h", 1),), fenced=False)
         self.connection = Connection()
 
-        async def connect(*_: object) -> Connection:
+        async def connect(*given: Any) -> Connection:
+            self.closed: Callable[[], None] = given[-1]
             return self.connection
 
         monkeypatch.setattr(about.channels, "connect", cast(Any, connect))
@@ -111,6 +112,16 @@ async def test_a_partition_in_a_new_term_overtakes_the_fetch_that_is_parked(scen
     assert await scene.sent(1) == [{0: 0}]
     scene.fetcher.add(scene.partitions[1])
     assert scene.connection.sent == [{0: 0}, {0: 0, 1: 0}]
+    scene.fetcher.stop()
+
+
+async def test_a_leader_whose_connection_ends_is_suspected(scene: Scene) -> None:
+    """Clients who ask where to go wait a moment for its successor."""
+    scene.fetcher.add(scene.partitions[0])
+    await scene.sent(1)
+    assert not scene.metadata._is_suspect(LEADER)
+    scene.closed()
+    assert scene.metadata._is_suspect(LEADER)
     scene.fetcher.stop()
 
 
