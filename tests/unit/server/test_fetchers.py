@@ -39,6 +39,8 @@ class Connection:
         """Of each fetch the offset by partition."""
         self.asked_as: set[tuple[int, int]] = set()
         """By which replica, and in which leader epoch, the range was asked for."""
+        self.refusal = ErrorCode.NONE
+        """The answer to that, instead of the range."""
         self._answers: list[Callable[[memoryview | None], None]] = []
 
     def next_correlation(self) -> int:
@@ -68,7 +70,8 @@ class Connection:
         asked = values["topics"][0]["partitions"][0]
         self.asked_as.add((values["replica_id"], asked["current_leader_epoch"]))
         offset = {EARLIEST: 5, LATEST: 9}[asked["timestamp"]]
-        return SimpleNamespace(topics=[SimpleNamespace(partitions=[SimpleNamespace(error_code=0, offset=offset)])])
+        row = SimpleNamespace(error_code=self.refusal, offset=-1 if self.refusal else offset)
+        return SimpleNamespace(topics=[SimpleNamespace(partitions=[row])])
 
     def close(self) -> None: ...
 
@@ -165,4 +168,17 @@ async def test_a_follower_out_of_range_goes_on_where_its_leader_begins(
     scene.connection.refuse(ErrorCode.OFFSET_OUT_OF_RANGE)
     assert (await scene.sent(2))[1] == {0: 5}
     assert scene.connection.asked_as == {(1, FOLLOWED.leader_epoch)}
+    scene.fetcher.stop()
+
+
+async def test_a_range_that_is_refused_is_none(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no offset in such an answer; taken for one it would cut all that is here."""
+    monkeypatch.setattr(fetch_loop, "BACKOFF_SECONDS_FIRST", 3600.0)
+    partition, scene.connection.refusal = scene.partitions[0], ErrorCode.FENCED_LEADER_EPOCH
+    partition.begin_anew_at(7)
+    scene.fetcher.add(partition)
+    await scene.sent(1)
+    scene.connection.refuse(ErrorCode.OFFSET_OUT_OF_RANGE)
+    await until(lambda: bool(scene.connection.asked_as) and not scene.fetcher._tasks)
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (7, 7)
     scene.fetcher.stop()
