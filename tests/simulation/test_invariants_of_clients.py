@@ -94,6 +94,22 @@ def acknowledged_above_the_true_high_watermark(scene: Scene) -> None:
     scene.checker.clients.acknowledged(scene.sent, 0, FAR)
 
 
+def _lost_by_election(scene: Scene) -> None:
+    """An unclean election, of a leader that has everything."""
+    scene.checker.commits.excuse(scene.tp, scene.leader.id, scene.state.leader_epoch)
+
+
+def read_beyond_the_true_high_watermark_since_an_unclean_election(scene: Scene) -> None:
+    _lost_by_election(scene)
+    scene.reads(scene.end, "x", identity=ALIEN)
+
+
+def acknowledged_above_the_true_high_watermark_since_an_unclean_election(scene: Scene) -> None:
+    _lost_by_election(scene)
+    scene.checker.logs.written[scene.tp][FAR, FAR] = ALIEN
+    scene.checker.clients.promised(scene.sent, ALIEN[1], FAR)
+
+
 WRONG: dict[str, MakeWrong] = {
     "A1 lost-write": acknowledged_but_not_there,
     "A1 lost-write, deleted by nobody": reader_is_sent_over_what_nobody_deleted,
@@ -111,6 +127,8 @@ WRONG: dict[str, MakeWrong] = {
     "A14 end offset monotone": end_goes_back,
     "A15 ack-offset": acknowledged_above_the_true_high_watermark,
     "A16 progress": silence_with_a_minority_down,
+    "A15 ack-offset, since an unclean election": acknowledged_above_the_true_high_watermark_since_an_unclean_election,
+    "A18 uncommitted read, since an unclean election": read_beyond_the_true_high_watermark_since_an_unclean_election,
     "A18 uncommitted read": read_beyond_the_true_high_watermark,
     "A18 uncommitted read, another record": read_another_record_than_the_committed,
 }

@@ -129,7 +129,7 @@ class ClientChecks:
         self.acked += len(producer.values)
         truth = self._commits.truth.get(tp, [])
         last = offset + len(producer.values)
-        if last > len(truth) and tp not in self._commits.excused:
+        if last > len(truth) and not self._commits.excuses(tp, self._logs.first_epoch(tp, offset, crc)):
             self._account.fail(
                 "A15 ack-offset", f"{tp}: {producer.values} acknowledged at {offset}, the true HW is {len(truth)}"
             )
@@ -176,7 +176,8 @@ class ClientChecks:
         if offset > position:
             self._account.fail("A7 poll-skip", f"{tp}: a reader at {position} is given {offset} next")
         truth = self._commits.truth.get(tp, [])
-        if tp not in self._commits.excused and (offset >= len(truth) or truth[offset] not in (identity, GONE)):
+        wrong = offset >= len(truth) or truth[offset] not in (identity, GONE)
+        if wrong and not self._commits.excuses(tp, identity[0]):
             committed = truth[offset] if offset < len(truth) else f"nothing, the true HW is {len(truth)}"
             self._account.fail(
                 "A18 uncommitted read", f"{tp} {offset}: a reader is given {identity}, committed is {committed}"

@@ -82,7 +82,7 @@ class CommitChecks:
         tp, leader = partition.topic_partition, partition.leader
         assert leader is not None
         self._on_own_members(broker, partition, before)
-        if leader.epoch < self.excused.get(tp, 0):
+        if self.excuses(tp, leader.epoch):
             return
         truth = self.truth.setdefault(tp, [])
         agreed = self.agreed(tp, view)
@@ -200,6 +200,10 @@ class CommitChecks:
             if of == tp:
                 other.disagree_from(same)
         return same
+
+    def excuses(self, tp: TopicPartition, leader_epoch: int) -> bool:
+        """Whether the last unclean election excuses what came of a leader epoch. Those since keep the account as any others."""
+        return leader_epoch < self.excused.get(tp, -1)
 
     def records_deleted(self, tp: TopicPartition, to: int) -> None:
         """Records before ``to`` were deleted by request."""

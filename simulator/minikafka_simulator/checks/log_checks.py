@@ -176,6 +176,11 @@ class LogChecks:
         """Whether any leader has ever written a batch of this CRC at an offset."""
         return (offset, crc) in self._batches.get(tp, ())
 
+    def first_epoch(self, tp: TopicPartition, offset: int, crc: int) -> int:
+        """The first leader epoch in which a batch of this CRC was written at an offset; -1 when it never was."""
+        written = self.written.get(tp, {})
+        return min((epoch for (at, epoch), found in written.items() if (at, found[1]) == (offset, crc)), default=-1)
+
     def forget(self, topic: str) -> None:
         """It was deleted: one of the same name that comes later is another."""
         for tp in [tp for tp in self.written if tp.topic == topic]:
