@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from minikafka.groups import host as group_host
 from minikafka.groups.placement import partition_for
+from minikafka.groups.records import CommittedOffset, offset_records
 from minikafka.groups.requests import GroupProtocol, JoinRequest, SyncRequest
 from minikafka.log.errors import LogDirFailure
 from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.records import iterate_batches
+from minikafka.protocol.records import Record, build_batch, iterate_batches
+from minikafka.protocol.types import TopicPartition
 
 from tests.waiting import until
 
@@ -83,6 +85,22 @@ async def test_every_slice_goes_on_where_the_last_one_ended() -> None:
             await until(lambda: len(heir.groups.coordinator.owned) == PARTITIONS)
             answer = await heir.ask("OffsetFetch", 7, group_id="simple", topics=None)
             assert [topic.name for topic in answer.topics] == topics
+
+
+async def test_what_another_program_wrote_in_a_transaction_is_no_commit() -> None:
+    """Whether it was committed is for Kafka to say; MiniKafka has no transactions."""
+    async with one_broker() as first:
+        rows = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]
+        await first.ask(
+            "OffsetCommit", 9, group_id="simple", member_id="", topics=[{"name": "ledger", "partitions": rows}]
+        )
+        written = offset_records("simple", {TopicPartition("ledger", 0): CommittedOffset(9)})
+        records = [Record(1 + n, 0, key, value) for n, (key, value) in enumerate(written)]
+        batch = build_batch(records, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        first.log[partition_for("simple", PARTITIONS)].append(bytes(batch))
+        async with one_broker(log=first.log) as heir:
+            answer = await heir.ask("OffsetFetch", 7, group_id="simple", topics=None)
+            assert answer.topics[0].partitions[0].committed_offset == 5
 
 
 async def test_a_load_of_an_earlier_term_has_no_say_in_the_present_one(monkeypatch: pytest.MonkeyPatch) -> None:
