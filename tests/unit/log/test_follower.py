@@ -82,7 +82,7 @@ def test_a_gap_inside_of_a_fetch_is_refused_before_anything_is_appended(policy: 
 
 
 def test_an_empty_log_does_not_begin_before_offset_0() -> None:
-    """No CRC covers a base offset. The log began there, followed nobody from then on, and no broker opened its directory again."""
+    """No CRC covers a base offset. The log began there, followed nobody from then on, and no broker could open it again."""
     _, log = follower()
     rotten = bytearray(replicated(11, 0, 1))
     struct.pack_into(">q", rotten, 0, -5)

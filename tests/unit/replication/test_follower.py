@@ -381,7 +381,7 @@ class TestOutOfRange:
 
     @pytest.mark.parametrize("at_first", [True, False])
     def test_the_leader_starts_inside_a_batch_at_which_this_log_ends(self, at_first: bool) -> None:
-        """DeleteRecords may move it there, in the middle of a term, too. Found by the simulator: such a follower could not go on."""
+        """DeleteRecords may move it there, in mid-term, too. Such a follower could not go on (found by simulation)."""
         follower = led(Replica(1), (0, 3), hw=1)
         state = following(follower)
         if not at_first:
