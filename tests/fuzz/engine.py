@@ -31,7 +31,8 @@ def main() -> None:
     target, corpus = TARGETS[name], Path(folder) / "corpus"
     for number, seed in enumerate([*target.seeds(), *(path.read_bytes() for path in target.found())]):
         (corpus / f"seed-{number}").write_bytes(seed)
-    limits = [f"-timeout={HANG_SECONDS}", f"-max_len={target.bytes_max}", "-rss_limit_mb=0"]
+    limits = [f"-timeout={HANG_SECONDS}", f"-report_slow_units={HANG_SECONDS}"]  # both by a clock that runs while others work
+    limits += [f"-max_len={target.bytes_max}", "-rss_limit_mb=0"]
     if words := [f'"{_escaped(word)}"\n' for word in (*ODD_WORDS, *target.words())]:
         (Path(folder) / "words").write_text("".join(words))
         limits.append(f"-dict={folder}/words")

@@ -80,9 +80,8 @@ def own_security(config: Mapping[str, str]) -> ClientSecurity:
 
 def security_of(config: Mapping[str, str], user: str | None) -> ClientSecurity:
     """Return how brokers with these settings are asked by one of their users; by nobody in particular where none is named."""
-    protocol = (
-        client_protocol(config).upper() if PROTOCOLS in config else "SASL_SSL"
-    )  # not decided yet: whatever there is
+    # Before there is a listener, of the settings that are to be its own, all that they have is used.
+    protocol = client_protocol(config).upper() if PROTOCOLS in config else "SASL_SSL"
     login = None if user is None or "SASL" not in protocol else Login(MECHANISM, user, _passwords(config)[user])
     authority = authority_of(config) if "SSL" in protocol else None
     tls = None if authority is None else TlsSettings(truststore_certificates=authority)

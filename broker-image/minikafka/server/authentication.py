@@ -53,7 +53,9 @@ class Door:
     """Of one connection."""
 
     def __init__(self, connection: ClientConnection, security: ListenerSecurity) -> None:
-        self._connection = weakref.proxy(connection)  # a circle would keep it long after it is closed, until cycles are collected
+        self._connection = weakref.proxy(
+            connection
+        )  # a circle would keep it long after it is closed, until cycles are collected
         self._context, self._metadata = connection.services.context, connection.services.metadata
         self._security = security
         self._state = State.STRANGER

@@ -15,7 +15,9 @@ class Deadlines:
     """Of one connection, with one timer for each."""
 
     def __init__(self, connection: ClientConnection) -> None:
-        self._connection = weakref.proxy(connection)  # a circle would keep it long after it is closed, until cycles are collected
+        self._connection = weakref.proxy(
+            connection
+        )  # a circle would keep it long after it is closed, until cycles are collected
         self._config = connection.services.context.config
         self._idle: asyncio.TimerHandle | None = None
         self._login: asyncio.TimerHandle | None = None

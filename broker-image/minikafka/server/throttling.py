@@ -34,7 +34,9 @@ class Muting:
     __slots__ = ("_connection", "_now", "_timer", "_until")
 
     def __init__(self, connection: Mutable, now: Callable[[], float]) -> None:
-        self._connection = weakref.proxy(connection)  # a circle would keep it long after it is closed, until cycles are collected
+        self._connection = weakref.proxy(
+            connection
+        )  # a circle would keep it long after it is closed, until cycles are collected
         self._now = now
         self._until = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
