@@ -86,6 +86,7 @@ QUICK = {
     "kubernetes-seal-nothing": {"B13 epochs"},
     "kubernetes-drop-events": STUCK,
     "kubernetes-show-nothing": {"L6 TopicObjects"},
+    "kubernetes-tend-nothing": {"L6 TopicObjects"},
     "kubernetes-lost-is-refused": {"B7 ReplicationQuorumSuperset", "B26 ToldWhenWritten"},
     "kubernetes-lease-of-others": {"B13 epochs", *STUCK},
     "answer-before-commit": {*STUCK, "B7 ReplicationQuorumSuperset", *LOST_BEFORE_ELECTED},

@@ -88,7 +88,6 @@ class ControllerRole:
     def start(self) -> None:
         loops = self._commit_loop, self._tick_loop, self._probe_loop, self._renew_loop, self._reconcile_loop
         self._tasks = [asyncio.ensure_future(self._guarded(loop())) for loop in loops]
-        self.context.observer.term_began(self)
 
     async def _guarded(self, loop: Coroutine[Any, Any, None]) -> None:
         """Whatever ends one of its loops ends the term."""
@@ -167,7 +166,6 @@ class ControllerRole:
         self.context.events.emit(event.name, topic=event.topic, partition=event.partition, **event.fields)
 
     def _end(self, reason: str) -> None:
-        self.context.observer.term_ended(self)
         self.over.set()
         current = asyncio.current_task()
         for task in self._tasks:

@@ -37,12 +37,6 @@ class BrokerObserver:
 
     # -- the controller -----------------------------------------------------------------------------------------------------
 
-    def term_began(self, role: ControllerRole) -> None:
-        """This broker is the controller."""
-
-    def term_ended(self, role: ControllerRole) -> None:
-        """It is so no more."""
-
     def decided(self, role: ControllerRole, effects: Sequence[Effect]) -> None:
         """The term wants these carried out; none of them is yet."""
 

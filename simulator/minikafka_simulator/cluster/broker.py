@@ -233,7 +233,9 @@ class SimBroker:
         self.up, self.paused = True, False
         self._store = ProcessStore(self)
         config = self.world.broker_config(self.id)
-        self.server = Broker(config, self._store, SimMachine(self), SimObserver(self))
+        self.server = Broker(
+            config, self._store, SimMachine(self), SimObserver(self), self.world.store.reconcile_of(self)
+        )
         self._stop = asyncio.Event()
         self.stopping = False
         self.world.store.connect(self)

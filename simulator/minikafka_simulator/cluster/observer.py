@@ -46,12 +46,6 @@ class SimObserver(BrokerObserver):
 
     # -- the controller -----------------------------------------------------------------------------------------------------
 
-    def term_began(self, role: ControllerRole) -> None:
-        self.sim.world.store.term_began(self.sim.term_of(role))
-
-    def term_ended(self, role: ControllerRole) -> None:
-        self.sim.world.store.term_ended(self.sim.term_of(role))
-
     def decided(self, role: ControllerRole, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from random import Random
 from typing import Any, Protocol
 
-from minikafka.controller.controller import Controller
-from minikafka.controller.term import ControllerTerm
 from minikafka.metadata.image import ClusterImage
 
 from minikafka_simulator.machine.scheduler import Scheduler
@@ -31,6 +29,9 @@ class StoreBroker(Protocol):
     def later(self, delay: float, event: Callable[[], None], given_up: Callable[[], bool] = ..., /) -> None:
         """Run an event of this incarnation after some seconds."""
 
+    def do(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine in this process."""
+
     def begin(self) -> None:
         """Begin to work: the store is open."""
 
@@ -39,18 +40,6 @@ class StoreBroker(Protocol):
 
     def cannot_open_store(self, why: str) -> None:
         """End by itself."""
-
-
-class StoreTerm(Protocol):
-    """A term of a controller."""
-
-    @property
-    def broker(self) -> StoreBroker: ...
-    @property
-    def term(self) -> ControllerTerm: ...
-
-    def submit(self, decide: Callable[[Controller], Any], reply: Callable[[Any], None]) -> None:
-        """Have the controller decide something, and reply what came of it."""
 
 
 class LeaseWatcher(Protocol):

@@ -14,11 +14,15 @@ from random import Random
 from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import parse_qs, urlsplit
 
+from minikafka.controller.controller import Controller
 from minikafka.kubernetes.api import KubernetesApi
 from minikafka.kubernetes.connection import ApiUnreachable, HttpClient, HttpResponse
 from minikafka.kubernetes.credentials import Access
 from minikafka.kubernetes.store import KubernetesStore
+from minikafka.kubernetes.topic_reconciler import ActiveController, TopicReconciler
 from minikafka.metadata.store import StoreError
+from minikafka.protocol.errors import KafkaError
+from minikafka.server.main import HEARTBEATS_OF_PATIENCE
 
 from minikafka_simulator.machine.virtual_loop import VirtualLoop
 from minikafka_simulator.stores.api_server import SimApiError, SimApiServer
@@ -28,7 +32,6 @@ from minikafka_simulator.stores.store import CLUSTER_ID
 T = TypeVar("T")
 
 CLUSTER = "sim"
-PATIENCE_HEARTBEATS = 3
 FAILURE_SHARE = 0.01
 """The share of requests that the server answers with 429 or 500, done or not."""
 COMPACTED = 0.05
@@ -67,7 +70,6 @@ class StoreClient:
         self.broker = broker
         self.incarnation = broker.incarnation
         self.committing: Callable[[], None] | None = None
-        self.reconciling: asyncio.Task[None] | None = None
         self.changed: dict[asyncio.Event, None] = {}
         """Of watches that are open."""
         self.loop = VirtualLoop(lambda: world.now, self.later)  # type: ignore[abstract]
@@ -78,7 +80,7 @@ class StoreClient:
             jitter=stores.random.random,
             utc_now=lambda: datetime.fromtimestamp(world.now_ms / 1000, UTC),
         )
-        self.store = KubernetesStore(api, CLUSTER, patience=PATIENCE_HEARTBEATS * stores.heartbeat)
+        self.store = KubernetesStore(api, CLUSTER, patience=HEARTBEATS_OF_PATIENCE * stores.heartbeat)
 
     def later(self, delay: float, event: Callable[[], None], given_up: Callable[[], bool] = lambda: False, /) -> None:
         """An event of this incarnation; nothing when it is dead already."""
@@ -110,6 +112,50 @@ class StoreClient:
             if self.store.records.revision != seen:
                 seen = self.store.records.revision
                 self.later(0.0, self.broker.sync)
+
+    async def reconcile(self, controller: ActiveController) -> None:
+        """Tend the topics' objects until that is cancelled. It runs in the store's loop, and the controller in the broker's."""
+        over = asyncio.get_running_loop().create_future()
+        work = self.run(TopicReconciler(self.store, _InStoresLoop(self.broker, controller)).run())
+        work.add_done_callback(lambda _: self.later(0.0, lambda: None if over.done() else over.set_result(None)))
+        try:
+            await over
+        finally:
+            work.cancel()
+        work.result()
+
+
+class _InStoresLoop:
+    """The controller, for who asks from the loop of its broker's store."""
+
+    def __init__(self, broker: StoreBroker, controller: ActiveController) -> None:
+        self._broker = broker
+        self._controller = controller
+        self.warn_rarely, self.report, self.clear = controller.warn_rarely, controller.report, controller.clear
+
+    @property
+    def controller_epoch(self) -> int:
+        return self._controller.controller_epoch
+
+    @property
+    def may_delete_topics(self) -> bool:
+        return self._controller.may_delete_topics
+
+    async def submit(self, decide: Callable[[Controller], T]) -> T:
+        decided: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        async def ask() -> None:
+            try:
+                answer = await self._controller.submit(decide)
+            except KafkaError as refused:
+                if not decided.done():
+                    decided.set_exception(refused)
+            else:
+                if not decided.done():
+                    decided.set_result(answer)
+
+        self._broker.do(ask())
+        return await decided
 
 
 class _Http(HttpClient):

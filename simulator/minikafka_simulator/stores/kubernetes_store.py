@@ -10,27 +10,24 @@ import json
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from minikafka.controller.controller import Controller
 from minikafka.kubernetes import lease as leases
 from minikafka.kubernetes import topics
 from minikafka.kubernetes.api import CONFIG_MAP, LEASE, TOPIC
 from minikafka.kubernetes.document import PLAIN
-from minikafka.kubernetes.topic_reconciler import TopicReconciler
+from minikafka.kubernetes.topic_reconciler import ActiveController
 from minikafka.metadata.store import Changes, StoreError, StoreWentBackError
-from minikafka.protocol.errors import KafkaError
+from minikafka.server.controller_role import Reconcile
 
 from minikafka_simulator.stores.api_server import SimApiServer, SimWatchEvent
-from minikafka_simulator.stores.brokers import StoreBroker, StoreCluster, StoreTerm
+from minikafka_simulator.stores.brokers import StoreBroker, StoreCluster
 from minikafka_simulator.stores.kubectl_user import KubectlUser
 from minikafka_simulator.stores.kubernetes_client import CLUSTER, StoreClient
 from minikafka_simulator.stores.store import Failed, SimStore
 
 if TYPE_CHECKING:
     from minikafka.controller.term import Commit
-
-T = TypeVar("T")
 
 
 class KubernetesStores(SimStore):
@@ -148,59 +145,8 @@ class KubernetesStores(SimStore):
             return None
         return f"the objects of topics show the revisions {shown}, the topics are at {wanted}"
 
-    def term_began(self, role: StoreTerm) -> None:
-        client = self._clients[role.broker.id]
-        reconciler = TopicReconciler(client.store, _ActiveController(role))
-        client.reconciling = client.run(reconciler.run())
-        client.reconciling.add_done_callback(_ends_the_run)
+    def reconcile_of(self, broker: StoreBroker) -> Reconcile:
+        async def reconcile(controller: ActiveController) -> None:
+            await self._clients[broker.id].reconcile(controller)
 
-    def term_ended(self, role: StoreTerm) -> None:
-        client = self._clients.get(role.broker.id)
-        if client is not None and client.reconciling is not None:
-            client.reconciling.cancel()
-            client.reconciling = None
-
-
-class _ActiveController:
-    """A term, for the reconciler of topics."""
-
-    def __init__(self, role: StoreTerm) -> None:
-        self._role = role
-
-    @property
-    def controller_epoch(self) -> int:
-        return self._role.term.epoch
-
-    @property
-    def may_delete_topics(self) -> bool:
-        return True
-
-    async def submit(self, decide: Callable[[Controller], T]) -> T:
-        decided: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        def reply(answer: T | KafkaError) -> None:
-            if decided.done():
-                return
-            if isinstance(answer, KafkaError):
-                decided.set_exception(answer)
-            else:
-                decided.set_result(answer)
-
-        self._role.submit(decide, reply)
-        return await decided
-
-    def warn_rarely(self, key: str, line: str) -> None:
-        """Nobody reads it."""
-
-    def report(self, component: str, error: Exception) -> None:
-        del component
-        raise error
-
-    def clear(self, component: str) -> None:
-        """Nothing was reported."""
-
-
-def _ends_the_run(task: asyncio.Task[None]) -> None:
-    """A mistake of the reconciler; production reports it, and begins again."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        raise error
+        return reconcile

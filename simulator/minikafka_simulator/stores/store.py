@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minikafka.metadata.database import IN_MEMORY, Database
 from minikafka.metadata.store import Changes, FencedControllerError, Lease, Snapshot, StoreError
+from minikafka.server.controller_role import Reconcile
 
-from minikafka_simulator.stores.brokers import StoreBroker, StoreCluster, StoreTerm
+from minikafka_simulator.stores.brokers import StoreBroker, StoreCluster
 
 if TYPE_CHECKING:
     from minikafka.controller.term import Commit
@@ -111,11 +112,10 @@ class SimStore:
         """Work for :meth:`_ask`."""
         raise NotImplementedError
 
-    def term_began(self, role: StoreTerm) -> None:
-        """A term begins."""
-
-    def term_ended(self, role: StoreTerm) -> None:
-        """A term is over."""
+    def reconcile_of(self, broker: StoreBroker) -> Reconcile | None:
+        """What that broker does beside for as long as it is the controller, as ``server.main.open_store`` has it."""
+        del broker
+        return None
 
     def out_of_line(self) -> str | None:
         """What the store shows to people that is not so; None when all is as it should be in the end."""
