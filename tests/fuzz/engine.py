@@ -20,6 +20,7 @@ PACKAGES = ["minikafka", "minikafka_kube", "minikafka_operator", "minikafka_chao
 ADDRESS_SPACE_MORE = 2 << 30
 """What the process may still map once all is loaded: a length that is believed ends in a MemoryError, not with the machine."""
 HANG_SECONDS = 20
+"""By a clock that runs while others have the processor; what is slow in processor time a target finds itself."""
 
 
 def main() -> None:
@@ -31,7 +32,7 @@ def main() -> None:
     target, corpus = TARGETS[name], Path(folder) / "corpus"
     for number, seed in enumerate([*target.seeds(), *(path.read_bytes() for path in target.found())]):
         (corpus / f"seed-{number}").write_bytes(seed)
-    limits = [f"-timeout={HANG_SECONDS}", f"-report_slow_units={HANG_SECONDS}"]  # both by a clock that runs while others work
+    limits = [f"-timeout={HANG_SECONDS}", f"-report_slow_units={HANG_SECONDS}"]
     limits += [f"-max_len={target.bytes_max}", "-rss_limit_mb=0"]
     if words := [f'"{_escaped(word)}"\n' for word in (*ODD_WORDS, *target.words())]:
         (Path(folder) / "words").write_text("".join(words))

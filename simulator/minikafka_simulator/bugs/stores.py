@@ -51,6 +51,6 @@ STORES = (
         "kubernetes/topic_reconciler.py",
         '        """Raises StoreError, and what nobody expected."""\n',
         '        """Raises StoreError, and what nobody expected."""\n        return\n'),
-    Bug("kubernetes-tend-nothing", "Kubernetes: no controller begins to tend the objects of topics", "level-triggered controllers",
+    Bug("kubernetes-tend-nothing", "Kubernetes: no controller begins to tend topics' objects", "level-triggered controllers",
         "server/controller_role.py", "self._renew_loop, self._reconcile_loop", "self._renew_loop"),
 )  # fmt: skip
