@@ -17,6 +17,9 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from minikafka.client.metrics_access import MetricsAccess
+from minikafka.security.tls import TlsSettings
+from minikafka_chaos.grounds.kubernetes_api import Namespace, connect
 
 from tests.e2e.broker_cluster import SMALL, BrokerCluster
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, eventually
@@ -119,7 +122,17 @@ class Inside:
         return str(said.value)
 
 
-def test_two_users_by_kubectl_alone(secured: BrokerCluster) -> None:
+def metrics_from_outside(kubectl: Kubectl, folder: Path) -> int:
+    """What a broker answers `minikafka chaos run`, which reads its metrics through the API server's port-forward."""
+    for name, text in secret(kubectl, "demo-metrics-access").items():
+        (folder / name).write_text(text)
+    access = MetricsAccess(TlsSettings(truststore_location=str(folder / "ca.crt")), str(folder / "token"))
+    way = Namespace(connect(kubectl.kubeconfig).client, kubectl.namespace).forward("demo-broker-0", 9404)
+    host = f"demo-broker-0.demo-brokers.{kubectl.namespace}.svc"
+    return access.ask(access.url(host, 9404), 60, through=way)[0]
+
+
+def test_two_users_by_kubectl_alone(secured: BrokerCluster, tmp_path: Path) -> None:
     kubectl = secured.kubectl
     client = Inside(kubectl, secured.status["bootstrap"]["internal"])
     client.log_in("alice")
@@ -140,6 +153,7 @@ def test_two_users_by_kubectl_alone(secured: BrokerCluster) -> None:
 
     token = secret(kubectl, "demo-metrics-access")["token"]
     assert [client.metrics_status(each) for each in (token, "", f"{token}x")] == [200, 401, 401]
+    assert metrics_from_outside(kubectl, tmp_path) == 200
     # The API server passes on no token: it would be its own.
     with pytest.raises(KubectlError, match=r"401|nauthorized|must be logged in"):
         kubectl("get", "--raw", f"/api/v1/namespaces/{kubectl.namespace}/pods/https:demo-broker-0:9404/proxy/metrics")
