@@ -65,15 +65,9 @@ def _handler(sessions: Sequence[ChaosSession], needed: str | None, turn: threadi
             else:
                 self.send_json(HTTPStatus.NOT_FOUND, {"error": f"there is {WAYS}"})
 
-        def do_POST(self) -> None:
-            try:
-                given = self.body()
-            except VerbRefused as error:
-                self.send_json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
-                return
-            if self.is_allowed():
-                verb = self.path.removeprefix(f"{PATH}/")
-                self.send_json(*answer(verb, lambda: call(sessions[0], verb, given), turn))
+        def posted(self, given: Any) -> None:
+            verb = self.path.removeprefix(f"{PATH}/")
+            self.send_json(*answer(verb, lambda: call(sessions[0], verb, given), turn))
 
     return Handler
 

@@ -66,19 +66,36 @@ class LocalHandler(BaseHTTPRequestHandler):
         if self.token is None and not is_loopback(host):
             raise VerbRefused(f"Host: {given!r} is not this machine")
 
-    def body(self) -> Any:
-        """Read the JSON of a request. Raises VerbRefused."""
+    def do_POST(self) -> None:
+        """Hand on the JSON of a request; of who has no token where it needs one nothing is looked at."""
+        try:
+            body = self._body()
+            if not self.is_allowed():
+                return
+            given = self._json(body)
+        except VerbRefused as error:
+            self.send_json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
+        else:
+            self.posted(given)
+
+    def posted(self, given: Any) -> None:
+        """Answer a request with this JSON."""
+        raise NotImplementedError
+
+    def _body(self) -> bytes:
         self.check_host()
         if "Transfer-Encoding" in self.headers:  # fields that nobody reads would be those that are left out
             raise VerbRefused("Transfer-Encoding: is not taken; send the body at once, with Content-Length")
         size = self.headers.get("Content-Length", "0")
         if not DIGITS.fullmatch(size) or int(size) > BODY_BYTES_MAX:
             raise VerbRefused(f"Content-Length: {size!r} is not a number of bytes up to {BODY_BYTES_MAX}")
-        raw = self.rfile.read(int(size))
+        return self.rfile.read(int(size))
+
+    def _json(self, body: bytes) -> Any:
         if self.headers.get_content_type() != JSON:
             raise VerbRefused(f"Content-Type: {self.headers.get_content_type()} is not {JSON}")
         try:
-            return json.loads(raw or b"{}")
+            return json.loads(body or b"{}")
         except (ValueError, RecursionError) as error:
             raise VerbRefused(f"body: not JSON: {error}") from error
 

@@ -162,14 +162,7 @@ def _handler(shared: SharedRecording, needed: str | None, carry_out: CarryOut | 
                 self.close_connection = True
                 readers.release()
 
-        def do_POST(self) -> None:
-            try:
-                given = self.body()
-            except VerbRefused as error:
-                self.send_json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
-                return
-            if not self.is_allowed():
-                return
+        def posted(self, given: Any) -> None:
             verb = self.path.removeprefix(f"{PATH}/")
             if carry_out is None or verb not in VERBS or not isinstance(given, dict):
                 problem = "a recording cannot be broken" if carry_out is None else f"there are {', '.join(VERBS)}"

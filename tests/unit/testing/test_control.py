@@ -106,6 +106,7 @@ def test_verbs_are_carried_out(server: ControlServer, tmp_path: Path) -> None:
         ("/explode", b"{}", SAYS_JSON, 404, "there is no verb 'explode'"),
         ("/kill", b'{"broker": 1}', SAYS_JSON | {"Content-Type": "text/plain"}, 400, "Content-Type: text/plain is not"),
         ("/kill", b'{"broker": 1}', {"Content-Type": "application/json"}, 401, "the token is missing or wrong"),
+        ("/kill", b"[", {"Content-Type": "text/plain"}, 401, "the token is missing or wrong"),
         ("/kill", b'{"broker": 1}', SAYS_JSON | {"Authorization": "Bearer x"}, 401, "the token is missing or wrong"),
     ],
 )
