@@ -367,3 +367,17 @@ async def test_after_a_failed_fsync_the_process_ends_with_3_and_no_clean_marker(
         unflushed.cancel()
     assert broker.failure is not None and "cannot be trusted" in broker.failure
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+async def test_the_unflushed_volume_is_emptied_before_the_disk_is_tried(tmp_path: Path) -> None:
+    """It may be what was full: a log that is opened anew on it would be refused again."""
+    async with running(tmp_path, **{"minikafka.unflushed.dir": str(tmp_path / "unflushed")}) as cluster:
+        await cluster.create("t", leader=1)
+        broker = cluster.brokers[1]
+        partition = broker.replicas.get("t", 0)
+        assert partition is not None
+        await until(lambda: partition.leader is not None)
+        partition.log.append_as_leader(batch("a"), partition.log.epochs.latest, broker.clock.unix_ms())
+        assert partition.log.unflushed_bytes
+        await broker.housekeeping.write_checkpoints()
+        assert not partition.log.unflushed_bytes
