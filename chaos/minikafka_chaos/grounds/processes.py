@@ -23,7 +23,7 @@ from minikafka.local.clients_listener import own_security
 from minikafka.local.cluster import DOWN_TIMEOUT, READY_TIMEOUT, LocalCluster
 from minikafka.local.errors import ClusterError
 from minikafka.local.layout import CLIENTS, INTER_BROKER, STORE, ClusterInfo, ClusterRecord, faults_path
-from minikafka.local.ports import HOST, PROXY_PORT_OFFSET, free_base_port
+from minikafka.local.ports import HOST, PROXY_PORT_OFFSET, free_base_port, is_free
 from minikafka.protocol.types import TopicPartition
 from minikafka.telemetry.event_file import file_before
 from minikafka.telemetry.fault_verbs import LACKS, Serving, Verb
@@ -336,8 +336,10 @@ class ProcessesGround(BrokerVerbs):
             self.cluster.wipe_volume(broker)
 
     def heal_all(self, deadline_s: float = READY_TIMEOUT) -> list[str]:
-        if self.without_links == PROXY_ENDED:  # brokers look ready, but hear nothing of each other, and never will
-            raise ToolTrouble(PROXY_ENDED)
+        with _as_tool_trouble():
+            record = self.cluster.record
+        if self._links is None and any(is_free(proxy) for proxy, *_ in _ports(record)):
+            raise ToolTrouble(PROXY_ENDED)  # brokers look ready, but hear nothing of each other, and never will
         return self._clear() + self.heal_brokers(deadline_s)
 
     def broker_address(self, broker: int) -> str:
