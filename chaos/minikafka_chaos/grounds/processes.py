@@ -336,10 +336,11 @@ class ProcessesGround(BrokerVerbs):
             self.cluster.wipe_volume(broker)
 
     def heal_all(self, deadline_s: float = READY_TIMEOUT) -> list[str]:
-        with _as_tool_trouble():
-            record = self.cluster.record
-        if self._links is None and any(is_free(proxy) for proxy, *_ in _ports(record)):
-            raise ToolTrouble(PROXY_ENDED)  # brokers look ready, but hear nothing of each other, and never will
+        if self._links is None:
+            with _as_tool_trouble():
+                ended = any(is_free(proxy) for proxy, *_ in _ports(self.cluster.record))
+            if ended:  # brokers look ready, but hear nothing of each other, and never will
+                raise ToolTrouble(PROXY_ENDED)
         return self._clear() + self.heal_brokers(deadline_s)
 
     def broker_address(self, broker: int) -> str:

@@ -139,10 +139,8 @@ class SimBroker:
     @property
     def role(self) -> Term | None:
         role = None if self.server is None or not self.up else self.server.membership.role
-        return None if role is None else self.term_of(role)
-
-    def term_of(self, role: ControllerRole) -> Term:
-        """The same for the same term."""
+        if role is None:
+            return None
         if self._term is None or self._term.of is not role:
             self._term = Term(self, role)
         return self._term
