@@ -24,6 +24,7 @@ from minikafka.protocol.records import HEADER_BYTES, read_header
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
 from minikafka.replication.purgatory import DelayedFetch, FetchDone
 from minikafka.replication.replicas import NOTHING_AHEAD, ReplicaManager
+from minikafka.server.api import metadata
 from minikafka.server.connection import ClientConnection, Slot
 from minikafka.server.injected_answers import COLD, no_topics
 from minikafka.server.services import Services
@@ -377,8 +378,12 @@ class HookedConnection(ClientConnection):
             return None
         code = next(iter(refused.values()))
         self.count_errors(key, (code,))
-        answer = messages.encode_response(key, version, row.answer(request, version, code))
-        return wire.response_frame(header.correlation_id, answer, flexible)
+        answer = row.answer(request, version, code)
+        if (
+            key is ApiKey.METADATA
+        ):  # librdkafka forgets the brokers that are not listed: of none, all but its coordinator
+            answer |= metadata.cluster(self.services, self.listener)
+        return wire.response_frame(header.correlation_id, messages.encode_response(key, version, answer), flexible)
 
     def _places(self, topics: Iterable[Any]) -> list[Place]:
         found: list[Place] = []

@@ -191,6 +191,10 @@ def test_errors_of_fetch_and_delayed_answers_reach_a_consumer(cluster: MiniKafka
     consumer.close()
     assert message.value() == b"a"
     assert asked.count >= 2
+    cluster.inject_error("Metadata", "UNKNOWN_SERVER_ERROR", topic)
+    listed = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET}).list_topics(topic, SECONDS)
+    assert len(listed.brokers) == 3, "a client stands still once it knows no broker"
+    assert listed.topics[topic].error is not None
 
 
 @pytest.mark.slow

@@ -47,21 +47,24 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
             if topic["name"] is not None:
                 operations = services.authorization.operations(ctx, ResourceType.TOPIC, topic["name"])
                 topic["topic_authorized_operations"] = operations
-    answer = {
+    answer = {**cluster(services, ctx.listener), "topics": topics, "error_code": ErrorCode.NONE}
+    if getattr(request, "include_cluster_authorized_operations", False):
+        answer["cluster_authorized_operations"] = services.authorization.cluster_operations(ctx)
+    return answer
+
+
+def cluster(services: Services, listener: str) -> dict[str, Any]:
+    """What an answer says of the cluster, whichever topics it is about."""
+    return {
         "brokers": [
             {"node_id": b.broker_id, "host": address[0], "port": address[1], "rack": b.rack}
             for b in sorted(services.metadata.image.brokers.values(), key=lambda b: b.broker_id)
             if (not b.fenced or services.metadata.recently_fenced(b.broker_id))
-            and (address := b.endpoint(ctx.listener)) is not None
+            and (address := b.endpoint(listener)) is not None
         ],
         "cluster_id": services.metadata.image.cluster_id,
         "controller_id": services.membership.controller_id,
-        "topics": topics,
-        "error_code": ErrorCode.NONE,
     }
-    if getattr(request, "include_cluster_authorized_operations", False):
-        answer["cluster_authorized_operations"] = services.authorization.cluster_operations(ctx)
-    return answer
 
 
 def _leaders(services: Services, asked: Any) -> set[int]:
