@@ -133,7 +133,7 @@ def _load(path: Path) -> dict[str, Any]:
             raise ValueError("reading YAML needs PyYAML, which this image lacks; JSON is allowed") from error
         try:
             content = yaml.safe_load(text)
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, AttributeError, LookupError) as error:  # the others of tags: !!int without digits
             raise ValueError(str(error).replace("\n", " ")) from error
     if not isinstance(content, dict):
         raise ValueError("not a kubeconfig file")

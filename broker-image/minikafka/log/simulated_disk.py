@@ -263,10 +263,11 @@ class MemoryFileSystem:
         self.fault("rename", old)
         if old in self._dirs:
             for files in (self._files, self._durable_files):
-                for path in [path for path in files if path.startswith(old + "/")]:
+                for path in [path for path in tuple(files) if path.startswith(old + "/")]:
                     files[new + path[len(old) :]] = files.pop(path)
-            moved = {path for path in self._dirs if path == old or path.startswith(old + "/")}
-            self._dirs = (self._dirs - moved) | {new + path[len(old) :] for path in moved}
+            moved = {path for path in tuple(self._dirs) if path == old or path.startswith(old + "/")}
+            self._dirs -= moved
+            self._dirs |= {new + path[len(old) :] for path in moved}
             return
         self._files[new] = self._inode(old)
         del self._files[old]
@@ -279,9 +280,9 @@ class MemoryFileSystem:
     def rmtree(self, path: str) -> None:
         self.fault("remove", path)
         for files in (self._files, self._durable_files):
-            for name in [name for name in files if name.startswith(path + "/")]:
+            for name in [name for name in tuple(files) if name.startswith(path + "/")]:
                 del files[name]
-        self._dirs = {name for name in self._dirs if name != path and not name.startswith(path + "/")}
+        self._dirs -= {name for name in tuple(self._dirs) if name == path or name.startswith(path + "/")}
 
     def read_bytes(self, path: str) -> bytes:
         self.fault("pread", path)
@@ -320,7 +321,7 @@ class MemoryFileSystem:
         prefix = path.rstrip("/") + "/"
         here = {
             name
-            for name in self._files.keys() | self._durable_files.keys()
+            for name in {*tuple(self._files), *tuple(self._durable_files)}
             if name.startswith(prefix) and "/" not in name[len(prefix) :]
         }
         for name in here:
@@ -359,7 +360,7 @@ class MemoryFileSystem:
 
     def _below(self, prefix: str) -> Iterator[str]:
         for names in (self._files, self._dirs):
-            for name in names:
+            for name in tuple(names):  # at once: housekeeping of a broker in a thread makes and deletes files meanwhile
                 if name.startswith(prefix) and name != prefix:
                     yield name
 

@@ -94,7 +94,7 @@ class _Constructor(yaml.constructor.SafeConstructor):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)
-        except (AttributeError, KeyError, ValueError) as error:
+        except (AttributeError, LookupError, ValueError) as error:
             kind = node.tag.rpartition(":")[2]
             problem = f"{str(node.value)[:VALUE_SHOWN]!r} is no {kind}"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error

@@ -34,6 +34,7 @@ PARSERS = [parse_scenario, parse_matrix]
         ("? [a]\n: b\n", "f: not YAML: "),
         ("a: 2026-13-45\n", "f: not YAML: '2026-13-45' is no timestamp in \"<unicode string>\", line 1, column 4"),
         ("a: !!int x\n", "f: not YAML: 'x' is no int"),
+        ("a: !!int\n", "f: not YAML: '' is no int"),
         ("a: !!bool x\n", "f: not YAML: 'x' is no bool"),
         ("a: !!timestamp x\n", "f: not YAML: 'x' is no timestamp"),
         ("a: " + "9" * 5000, "f: not YAML: '9999"),
