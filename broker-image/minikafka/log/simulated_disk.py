@@ -321,7 +321,7 @@ class MemoryFileSystem:
         prefix = path.rstrip("/") + "/"
         here = {
             name
-            for name in {*tuple(self._files), *tuple(self._durable_files)}
+            for name in self._files.keys() | self._durable_files.keys()
             if name.startswith(prefix) and "/" not in name[len(prefix) :]
         }
         for name in here:

@@ -379,9 +379,7 @@ class HookedConnection(ClientConnection):
         code = next(iter(refused.values()))
         self.count_errors(key, (code,))
         answer = row.answer(request, version, code)
-        if (
-            key is ApiKey.METADATA
-        ):  # librdkafka forgets the brokers that are not listed: of none, all but its coordinator
+        if key is ApiKey.METADATA:  # librdkafka forgets brokers that are not listed
             answer |= metadata.cluster(self.services, self.listener)
         return wire.response_frame(header.correlation_id, messages.encode_response(key, version, answer), flexible)
 
