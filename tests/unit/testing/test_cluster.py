@@ -350,15 +350,17 @@ def test_topics_go_with_their_dead_letters_and_no_others(cluster: MiniKafkaClust
 def test_a_child_by_fork_keeps_no_socket_of_a_broker_that_dies(cluster: MiniKafkaCluster) -> None:
     topic = cluster.create_topic()
     context = multiprocessing.get_context("fork")
-    goes_on = context.Event()
+    begun, goes_on = context.Event(), context.Event()
 
     def closes_what_is_not_its_own() -> None:
+        begun.set()  # all that a fork brings about has been done by now
         cluster.close()
         goes_on.wait()
 
     child = context.Process(target=closes_what_is_not_its_own)
     child.start()
     try:
+        assert begun.wait(SECONDS)
         host, _, port = cluster.ground.broker_address(cluster.kill_leader(topic)).partition(":")
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((host, int(port)))
