@@ -28,6 +28,7 @@ FETCH_SECONDS_MAX = 5.0
 """Of one request, from the beginning to its end."""
 
 _DOUBLED_MAX = 20
+_TOO_LATE = "no whole answer in time"
 
 Fetch = Callable[[], bytes]
 
@@ -128,10 +129,15 @@ def fetch(url: str, trust: TlsSettings) -> bytes:
             with connection.getresponse() as response:
                 while len(body) <= KEY_SET_BYTES_MAX and (part := response.read1(1 << 16)):  # reading more refuses it
                     body += part
+        except (OSError, HTTPException) as error:
+            if time.monotonic() < deadline:
+                raise
+            # how the cut looks to who reads: an end, or a reset when a byte came just before it
+            raise TimeoutError(_TOO_LATE) from error
         finally:
             cut.cancel()
     if time.monotonic() > deadline:
-        raise TimeoutError("no whole answer in time")
+        raise TimeoutError(_TOO_LATE)
     if response.status != HTTPStatus.OK:
         raise ValueError(f"HTTP status {response.status}")
     return body

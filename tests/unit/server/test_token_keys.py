@@ -165,9 +165,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Location", "/keys")
         try:
             self.flush_headers()
-            for _ in range(40 if self.path == "/slow" else 0):
+            for _ in range(20_000 if self.path == "/slow" else 0):
                 self.wfile.write(b"x")
-                time.sleep(0.05)
+                time.sleep(0.0001)
             self.end_headers()
             while self.path == "/large":
                 self.wfile.write(b"x" * KEY_SET_BYTES_MAX)
