@@ -40,7 +40,7 @@ def _set(node: dict[str, Any], path: list[str], value: str, setting: str) -> Non
     while len(path) > 1:
         name, *path = path
         if name == CONFIG:
-            _set_config(node, ".".join(path), value)
+            _set_config(node, ".".join(path), value, setting)
             return
         child = node.setdefault(name, {})
         if isinstance(child, list):
@@ -62,8 +62,10 @@ def _named(elements: list[Any], name: str, setting: str) -> dict[str, Any]:
     return found[name]
 
 
-def _set_config(node: dict[str, Any], name: str, value: str) -> None:
+def _set_config(node: dict[str, Any], name: str, value: str, setting: str) -> None:
     entries = node.setdefault(CONFIG, [])
+    if not isinstance(entries, list):
+        raise BadScenario(f"--set {setting}: {CONFIG} is no list of names and values")
     for entry in entries:
         if isinstance(entry, dict) and entry.get("name") == name:
             entry["value"] = value

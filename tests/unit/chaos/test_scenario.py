@@ -230,6 +230,12 @@ def test_what_is_no_scenario_at_all_is_refused(text: str, names: str) -> None:
         parse_scenario(text)
 
 
+@pytest.mark.parametrize("config", ["a text", None])
+def test_a_setting_for_what_has_none_is_refused(config: Any) -> None:
+    with pytest.raises(BadScenario, match="--set num.partitions=3: config is no list"):
+        parse_scenario(yaml.safe_dump(document(cluster={"config": config})), settings=["num.partitions=3"])
+
+
 def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(BadScenario, match="No such file"):
         load_scenario(tmp_path / "nowhere.yaml")
