@@ -81,8 +81,9 @@ def offset_fetch(access: ClientAccess, request: Any) -> Screened:
     hidden_of: dict[str, list[Answer]] = {}
     for group in request.groups:
         if access.may(DESCRIBE_GROUP, group.group_id):
-            rest, hidden_of[group.group_id] = _without_hidden(access, group)
+            rest, hidden = _without_hidden(access, group)
             left.append(rest)
+            hidden_of.setdefault(group.group_id, []).extend(hidden)
         else:
             groups.append(
                 {"group_id": group.group_id, "error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED, "topics": []}
@@ -142,10 +143,13 @@ def find_coordinator(access: ClientAccess, request: Any) -> Screened:
             return Screened(request)
         refused = coordinators(request, access.version, need.error)
         return Screened(None, lambda _: refused)
-    left = tuple(key for key in request.coordinator_keys if access.may(need, key))
-    denied = tuple(key for key in request.coordinator_keys if key not in left)
-    rest = replace(request, coordinator_keys=left) if left or not denied else None
-    rows = coordinators(replace(request, coordinator_keys=denied), access.version, need.error)["coordinators"]
+    left: list[str] = []
+    denied: list[str] = []
+    for key in dict.fromkeys(request.coordinator_keys):
+        (left if access.may(need, key) else denied).append(key)
+    rest = replace(request, coordinator_keys=tuple(left)) if left or not denied else None
+    refused = replace(request, coordinator_keys=tuple(denied))
+    rows = coordinators(refused, access.version, need.error)["coordinators"]
     return Screened(rest, lambda answer: {"coordinators": [*answer.get("coordinators", ()), *rows]})
 
 

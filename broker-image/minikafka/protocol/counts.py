@@ -5,6 +5,8 @@ where the system refuses them the process is aborted. No element takes less than
 than bytes.
 
 Nor does it refuse null where an array must be, which Kafka closes the connection for, and which no handler expects.
+
+A request may have ROWS_MAX elements in all: each of them takes time, and one request is answered without a pause.
 """
 
 from __future__ import annotations
@@ -16,11 +18,25 @@ from functools import cache
 from types import NoneType
 from typing import Any, get_args, get_origin
 
-from minikafka.protocol.wire import MalformedRequest, read_uvarint
+from minikafka.protocol.wire import MalformedRequest, counted, read_uvarint
 
-Skip = Callable[[bytes, int], int]
-"""From the position of a value to the one after it. Raises MalformedRequest for a count that cannot be true, IndexError or
-struct.error where the bytes end."""
+
+class Rows:
+    """How many elements of arrays there were, and may be."""
+
+    __slots__ = ("count", "most")
+
+    def __init__(self, most: int) -> None:
+        self.count, self.most = 0, most
+
+    def add(self, more: int) -> None:
+        """Count some. Raises MalformedRequest for too many."""
+        self.count = counted(self.count, more, self.most)
+
+
+Skip = Callable[[bytes, int, Rows], int]
+"""From the position of a value to the one after it. Raises MalformedRequest for a count that cannot be true, or is too large,
+IndexError or struct.error where the bytes end."""
 
 SIZES = {
     "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "timedelta_i32": 4, "int64": 8, "timedelta_i64": 8, "float64": 8,
@@ -32,13 +48,13 @@ _i16 = struct.Struct(">h").unpack_from
 _i32 = struct.Struct(">i").unpack_from
 
 
-def check_counts(entity_type: Any, body: bytes) -> None:
+def check_counts(entity_type: Any, body: bytes, most: int) -> None:
     """Raises MalformedRequest for an array with more elements than the message has bytes, or that is null where it may not be.
 
-    What ends early kio tells.
+    And for more than ``most`` elements in all. What ends early kio tells.
     """
     try:
-        _skip_struct(entity_type)(body, 0)
+        _skip_struct(entity_type)(body, 0, Rows(most))
     except (IndexError, struct.error):
         pass
 
@@ -55,20 +71,20 @@ def _skip_struct(entity_type: Any) -> Skip:
         else:
             skips.append(skip)
 
-    def skip_all(body: bytes, position: int) -> int:
+    def skip_all(body: bytes, position: int, rows: Rows) -> int:
         for skip in skips:
-            position = skip(body, position)
-        return _skip_tags(body, position, tagged) if flexible else position
+            position = skip(body, position, rows)
+        return _skip_tags(body, position, tagged, rows) if flexible else position
 
     return skip_all
 
 
-def _skip_tags(body: bytes, position: int, tagged: dict[int, Skip]) -> int:
+def _skip_tags(body: bytes, position: int, tagged: dict[int, Skip], rows: Rows) -> int:
     count, position = read_uvarint(body, position)
     for _ in range(count):
         tag, position = read_uvarint(body, position)
         size, position = read_uvarint(body, position)
-        if tag in tagged and tagged[tag](body, position) != position + size:
+        if tag in tagged and tagged[tag](body, position, rows) != position + size:
             raise MalformedRequest(f"tagged field {tag} does not end where its size says")
         position += size
     return position
@@ -90,7 +106,7 @@ def _skip_field(field: Any, flexible: bool) -> Skip:
 def _skip_primitive(kind: str, flexible: bool) -> Skip:
     if kind in SIZES:
         size = SIZES[kind]
-        return lambda _, position: position + size
+        return lambda _body, position, _rows: position + size
     if kind not in OF_ANY_SIZE:
         raise TypeError(f"how many bytes has a {kind}?")
     if flexible:
@@ -98,27 +114,27 @@ def _skip_primitive(kind: str, flexible: bool) -> Skip:
     return _skip_string if kind == "string" else _skip_bytes
 
 
-def _skip_compact(body: bytes, position: int) -> int:
+def _skip_compact(body: bytes, position: int, _rows: Rows) -> int:
     length, position = read_uvarint(body, position)
     return position + max(length - 1, 0)
 
 
-def _skip_string(body: bytes, position: int) -> int:
+def _skip_string(body: bytes, position: int, _rows: Rows) -> int:
     length: int = _i16(body, position)[0]
     return position + 2 + max(length, 0)
 
 
-def _skip_bytes(body: bytes, position: int) -> int:
+def _skip_bytes(body: bytes, position: int, _rows: Rows) -> int:
     length: int = _i32(body, position)[0]
     return position + 4 + max(length, 0)
 
 
 def _nullable(skip: Skip) -> Skip:
-    return lambda body, position: position + 1 if _i8(body, position)[0] < 0 else skip(body, position + 1)
+    return lambda body, position, rows: position + 1 if _i8(body, position)[0] < 0 else skip(body, position + 1, rows)
 
 
 def _array(element: Skip, flexible: bool, *, nullable: bool) -> Skip:
-    def skip(body: bytes, position: int) -> int:
+    def skip(body: bytes, position: int, rows: Rows) -> int:
         if flexible:
             count, position = read_uvarint(body, position)
             count -= 1
@@ -128,8 +144,9 @@ def _array(element: Skip, flexible: bool, *, nullable: bool) -> Skip:
             raise MalformedRequest(f"an array of {count} elements in {len(body) - position} bytes")
         if count < 0 and not nullable:
             raise MalformedRequest("null where an array must be")
+        rows.add(count)
         for _ in range(count):
-            position = element(body, position)
+            position = element(body, position, rows)
         return position
 
     return skip

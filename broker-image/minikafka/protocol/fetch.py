@@ -13,6 +13,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.wire import (
     MalformedRequest,
     compact_string,
+    counted,
     legacy_string,
     read_uvarint,
     skip_tags,
@@ -121,7 +122,7 @@ def decode_fetch(frame: memoryview, position: int, version: int) -> FetchRequest
     """Decode the body of a Fetch request.
 
     Raises:
-        MalformedRequest: lengths run over the end of the request.
+        MalformedRequest: lengths run over the end of the request, or it has too many rows.
     """
     try:
         if version >= 12:
@@ -139,6 +140,7 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> FetchReq
     max_wait, min_bytes, max_bytes, isolation, session_id, session_epoch = _head(frame, position)
     topic_count, position = read_uvarint(frame, position + 21)
     topics: list[tuple[TopicKey, list[FetchPartition]]] = []
+    rows = counted(0, topic_count - 1)
     for _ in range(topic_count - 1):
         key: TopicKey
         if version >= 13:
@@ -151,6 +153,7 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> FetchReq
             key = str(frame[position : position + length - 1], "utf-8")
             position += length - 1
         count, position = read_uvarint(frame, position)
+        rows = counted(rows, count - 1)
         partitions = []
         for _ in range(count - 1):
             partitions.append(FetchPartition._make(_part_v12(frame, position)))
@@ -163,6 +166,7 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> FetchReq
         topics.append((key, partitions))
     request = FetchRequest(replica_id, max_wait, min_bytes, max_bytes, isolation, session_id, session_epoch, topics)
     forgotten, position = read_uvarint(frame, position)
+    counted(rows, forgotten - 1)
     for _ in range(forgotten - 1):
         if version >= 13:
             position += 16
@@ -200,6 +204,7 @@ def _decode_legacy(frame: memoryview, position: int, version: int) -> FetchReque
     (topic_count,) = _i32(frame, position)
     position += 4
     topics: list[tuple[TopicKey, list[FetchPartition]]] = []
+    rows = counted(0, topic_count)
     for _ in range(topic_count):
         (length,) = _i16(frame, position)
         if length < 0:  # it would lead back, for ever
@@ -208,6 +213,7 @@ def _decode_legacy(frame: memoryview, position: int, version: int) -> FetchReque
         position += 2 + length
         (count,) = _i32(frame, position)
         position += 4
+        rows = counted(rows, count)
         partitions = []
         for _ in range(count):
             if version >= 9:
@@ -227,6 +233,7 @@ def _decode_legacy(frame: memoryview, position: int, version: int) -> FetchReque
     if version >= 11:  # forgotten topics are only for sessions, which this broker does not open
         (count,) = _i32(frame, position)
         position += 4
+        counted(rows, count)
         for _ in range(count):
             (length,) = _i16(frame, position)
             length = max(length, 0)

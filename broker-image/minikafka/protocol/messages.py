@@ -31,7 +31,7 @@ from kio.static.constants import EntityType
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.counts import check_counts
-from minikafka.protocol.wire import MalformedRequest, skip_tags
+from minikafka.protocol.wire import ROWS_MAX, MalformedRequest, skip_tags
 
 Entity = Any
 """A kio dataclass; its fields depend on API and version, so handlers read optional ones with ``getattr``."""
@@ -78,9 +78,9 @@ def decode_request(api_key: int, version: int, body: bytes) -> Entity:
     """Decode a request body (header already taken off).
 
     Raises:
-        MalformedRequest: the bytes are not such a request.
+        MalformedRequest: the bytes are not such a request, or it has more than ROWS_MAX rows.
     """
-    return _decode(request_type(api_key, version), body)
+    return _decode(request_type(api_key, version), body, ROWS_MAX)
 
 
 def answer_body(api_key: int, version: int, frame: bytes) -> bytes:
@@ -98,11 +98,11 @@ def answer_body(api_key: int, version: int, frame: bytes) -> bytes:
 
 def decode_response(api_key: int, version: int, body: bytes) -> Entity:
     """Decode a response body (header already taken off); raises ``MalformedRequest`` like :func:`decode_request`."""
-    return _decode(response_type(api_key, version), body)
+    return _decode(response_type(api_key, version), body, len(body))
 
 
-def _decode(entity_type: Any, body: bytes) -> Entity:
-    check_counts(entity_type, body)
+def _decode(entity_type: Any, body: bytes, rows_max: int) -> Entity:
+    check_counts(entity_type, body, rows_max)
     try:
         entity, _ = _reader(entity_type)(body, 0)
     except Exception as error:  # kio raises a dozen kinds; each of them means: these bytes are not that message

@@ -17,7 +17,15 @@ from minikafka.protocol.records import (
     MAGIC_POSITION,
     Codec,
 )
-from minikafka.protocol.wire import MalformedRequest, compact_string, legacy_string, read_uvarint, skip_tags, uvarint
+from minikafka.protocol.wire import (
+    MalformedRequest,
+    compact_string,
+    counted,
+    legacy_string,
+    read_uvarint,
+    skip_tags,
+    uvarint,
+)
 
 MIN_SUPPORTED = 3
 MAX_SUPPORTED = 12
@@ -108,6 +116,7 @@ def _decode_flexible(frame: memoryview, position: int) -> ProduceRequest:
     topic_count, position = read_uvarint(frame, position + 6)
     topics: ProduceTopics = []
     batches = 0
+    counted(0, topic_count - 1, BATCHES_MAX)
     for _ in range(topic_count - 1):
         length, position = read_uvarint(frame, position)
         if length == 0:
@@ -115,7 +124,7 @@ def _decode_flexible(frame: memoryview, position: int) -> ProduceRequest:
         name = str(frame[position : position + length - 1], "utf-8")
         position += length - 1
         partition_count, position = read_uvarint(frame, position)
-        batches = _counted(batches, partition_count - 1)
+        batches = counted(batches, partition_count - 1, BATCHES_MAX)
         partitions: list[tuple[int, memoryview | None]] = []
         for _ in range(partition_count - 1):
             (index,) = _i32(frame, position)
@@ -147,6 +156,7 @@ def _decode_legacy(frame: memoryview, position: int) -> ProduceRequest:
     position += 10
     topics: ProduceTopics = []
     batches = 0
+    counted(0, topic_count, BATCHES_MAX)
     for _ in range(topic_count):
         (length,) = _i16(frame, position)
         if length < 0:  # it would lead back, for ever
@@ -154,7 +164,7 @@ def _decode_legacy(frame: memoryview, position: int) -> ProduceRequest:
         name = str(frame[position + 2 : position + 2 + length], "utf-8")
         position += 2 + length
         (partition_count,) = _i32(frame, position)
-        batches = _counted(batches, partition_count)
+        batches = counted(batches, partition_count, BATCHES_MAX)
         position += 4
         partitions: list[tuple[int, memoryview | None]] = []
         for _ in range(partition_count):
@@ -171,13 +181,6 @@ def _decode_legacy(frame: memoryview, position: int) -> ProduceRequest:
             position = stop
         topics.append((name, partitions))
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
-
-
-def _counted(batches: int, more: int) -> int:
-    batches += max(more, 0)
-    if batches > BATCHES_MAX:
-        raise MalformedRequest(f"a Produce of {batches} batches or more; {BATCHES_MAX} are allowed")
-    return batches
 
 
 def encode_produce_response(

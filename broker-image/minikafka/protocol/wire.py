@@ -8,11 +8,22 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+ROWS_MAX = 50_000
+"""Elements of all arrays of one request: 10,000 partitions of a topic with the four replicas of each are as many."""
+
 _HEADER = struct.Struct(">hhih").unpack_from
 
 
 class MalformedRequest(Exception):
     """The bytes are not a request of the API and version that its header names. The connection is closed, as in Kafka."""
+
+
+def counted(rows: int, more: int, most: int = ROWS_MAX) -> int:
+    """Return how many rows a request has with some more. Raises MalformedRequest for too many. None are fewer than none."""
+    rows += max(more, 0)
+    if rows > most:
+        raise MalformedRequest(f"more than {most:,} rows in a request")
+    return rows
 
 
 class RequestHeader(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from minikafka.groups.config import GroupConfig
@@ -155,21 +156,22 @@ class GroupService:
 
     # -- requests -----------------------------------------------------------------------------------
 
-    async def find(self, group_id: str, listener: str) -> tuple[ErrorCode, int, str, int]:
-        """FindCoordinator: (error, broker id, host, port). Creates ``__consumer_offsets`` the first time."""
-        if not self.partition_count(OFFSETS_TOPIC):
-            try:
-                async with asyncio.timeout(TOPIC_WAIT_SECONDS):
-                    await self._ensure_offsets_topic()
-            except (KafkaError, TimeoutError, OSError):
-                return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
+    async def wait_for_topic(self) -> None:
+        """Create ``__consumer_offsets`` the first time, and wait a while for it."""
+        if self.partition_count(OFFSETS_TOPIC):
+            return
+        with suppress(KafkaError, TimeoutError, OSError):
+            async with asyncio.timeout(TOPIC_WAIT_SECONDS):
+                await self._ensure_offsets_topic()
+
+    def find(self, group_id: str, listener: str) -> tuple[int, str, int] | None:
+        """Return id, host and port of the broker that coordinates a group; None: there is none at present."""
         partitions = self.partition_count(OFFSETS_TOPIC)
-        if partitions:
-            leader = self._partition_leader(OFFSETS_TOPIC, partition_for(group_id, partitions))
-            address = self._endpoint_of(leader, listener) if leader >= 0 else None
-            if address is not None:
-                return ErrorCode.NONE, leader, *address
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
+        if not partitions:
+            return None
+        leader = self._partition_leader(OFFSETS_TOPIC, partition_for(group_id, partitions))
+        address = self._endpoint_of(leader, listener) if leader >= 0 else None
+        return None if address is None else (leader, *address)
 
     async def join(self, request: JoinRequest) -> JoinResult:
         """JoinGroup; returns when the rebalance lets it."""

@@ -6,6 +6,7 @@ What is asked of each request is whether there are quotas at all: ``metadata.ima
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 from minikafka.config import BrokerConfig
@@ -24,6 +25,9 @@ from minikafka.telemetry.stats import BrokerStats
 
 CLIENTS_MAX = 10_000
 """Of whom it is known what they use. Client ids are the clients' to choose, so those heard of first are forgotten."""
+
+CLIENT_ID_KEPT_MAX = 256
+"""Characters of a client id that are kept as they are. Of a longer one, which may have 125 KiB, there is a digest."""
 
 _USER = "User:"
 
@@ -211,14 +215,14 @@ class ClientQuotas:
         if quotas.version != self._version or len(self._found) > CLIENTS_MAX:
             self._found.clear()
             self._version = quotas.version
-        who = (key, client.principal, client.client_id)
+        who = (key, client.principal, _kept(client.client_id))
         if who not in self._found:
             limit = quotas.limit(key, client.principal.removeprefix(_USER), client.client_id)
             self._found[who] = None if limit is None else self._shared(key, limit)
         return self._found[who]
 
     def _shared(self, key: str, limit: Limit) -> _Used:
-        whose = (key, limit.user, limit.client_id)
+        whose = (key, limit.user, _kept(limit.client_id))
         used = self._used.pop(whose, None)
         if used is None:
             if len(self._used) >= CLIENTS_MAX:
@@ -233,8 +237,11 @@ class ClientQuotas:
         ms = waits[key]
         if ms:
             self._stats.record_throttled(key, ms)
-            if self._events.takes((key, client.principal, client.client_id)):
-                self._emit(
-                    "client_throttled", principal=client.principal, client_id=client.client_id, key=key, throttle_ms=ms
-                )
+            client_id = _kept(client.client_id)
+            if self._events.takes((key, client.principal, client_id)):
+                self._emit("client_throttled", principal=client.principal, client_id=client_id, key=key, throttle_ms=ms)
         return ms
+
+
+def _kept(client_id: str) -> str:
+    return client_id if len(client_id) <= CLIENT_ID_KEPT_MAX else "sha256:" + sha256(client_id.encode()).hexdigest()

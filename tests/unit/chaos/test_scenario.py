@@ -232,7 +232,7 @@ def test_what_is_no_scenario_at_all_is_refused(text: str, names: str) -> None:
 
 @pytest.mark.parametrize("config", ["a text", None])
 def test_a_setting_for_what_has_none_is_refused(config: Any) -> None:
-    with pytest.raises(BadScenario, match="--set num.partitions=3: config is no list"):
+    with pytest.raises(BadScenario, match=r"--set num\.partitions=3: config is no list"):
         parse_scenario(yaml.safe_dump(document(cluster={"config": config})), settings=["num.partitions=3"])
 
 

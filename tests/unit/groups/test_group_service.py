@@ -133,11 +133,17 @@ async def test_offset_fetch(version: int) -> None:
         wanted = [{"name": "ledger", "partition_indexes": [0, 1]}]
         if version >= 8:
             wanted = [{**wanted[0], "topic_id": id_of("ledger")}]
-            asked = [{"group_id": "simple", "topics": wanted}, {"group_id": "simple", "topics": None}]
+            asked = [{"group_id": "simple", "topics": wanted}, {"group_id": "other", "topics": None}]
             answer = await broker.ask("OffsetFetch", version, groups=asked)
-            assert [error_of(g) for g in answer.groups] == [ErrorCode.NONE, ErrorCode.NONE]
-            assert [len(g.topics[0].partitions) for g in answer.groups] == [2, 1]
+            assert [(g.group_id, error_of(g)) for g in answer.groups] == [
+                ("simple", ErrorCode.NONE),
+                ("other", ErrorCode.NONE),
+            ]
+            assert [len(g.topics) for g in answer.groups] == [1, 0]
             found = answer.groups[0].topics
+            asked[1]["group_id"] = "simple"  # named twice, answered once: with all that one of both asks for
+            (everything,) = (await broker.ask("OffsetFetch", version, groups=asked)).groups
+            assert [row.partition_index for row in everything.topics[0].partitions] == [1]
         else:
             found = (await broker.ask("OffsetFetch", version, group_id="simple", topics=wanted)).topics
         none, row = found[0].partitions

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from minikafka.protocol import counts, messages
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.wire import MalformedRequest
+from minikafka.protocol.wire import ROWS_MAX, MalformedRequest
 from minikafka.server.api import load_handlers
 
 from tests.fuzz.choices import Choices
@@ -42,12 +42,12 @@ def test_each_field_is_gone_over_to_the_end(key: int, spec: Any) -> None:
     """Whoever goes wrong by a byte takes the next ones for a count."""
     for version in range(spec.min_version, spec.max_version + 1):
         for body in bodies(key, version):
-            assert counts._skip_struct(messages.request_type(key, version))(body, 0) == len(body)
+            assert counts._skip_struct(messages.request_type(key, version))(body, 0, counts.Rows(1000)) == len(body)
             messages.decode_request(key, version, body)
         answer_type = messages.response_type(key, version)
         for fill in (b"\1", b"\2"):
             answer = messages.encode_response(key, version, request_of(answer_type, Choices(fill * 1000)))
-            assert counts._skip_struct(answer_type)(answer, 0) == len(answer)
+            assert counts._skip_struct(answer_type)(answer, 0, counts.Rows(1000)) == len(answer)
             messages.decode_response(key, version, answer)
 
 
@@ -84,3 +84,26 @@ def test_null_is_refused_where_an_array_must_be() -> None:
 def test_no_array_is_one_of_no_elements() -> None:
     assert messages.decode_request(ApiKey.METADATA, 4, struct.pack(">ib", -1, 0)).topics is None
     assert messages.decode_request(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, b"\1\0\0\0\1\xff\0").cursor is None
+
+
+@pytest.mark.parametrize("version", [0, 10])
+def test_very_many_rows_are_malformed(version: int) -> None:
+    """Each takes time, and no other client is served before the answer is made."""
+
+    def asked(topics: int, partitions: int) -> bytes:
+        rows = [{"name": "t", "topic_id": UUID(int=5), "partition_indexes": [0] * partitions}] * topics
+        if version < 10:
+            return messages.encode_request(
+                ApiKey.OFFSET_DELETE,
+                0,
+                {
+                    "group_id": "g",
+                    "topics": [{"name": "t", "partitions": [{"partition_index": 0}] * partitions}] * topics,
+                },
+            )
+        return messages.encode_request(ApiKey.OFFSET_FETCH, version, {"groups": [{"group_id": "g", "topics": rows}]})
+
+    key = ApiKey.OFFSET_FETCH if version else ApiKey.OFFSET_DELETE
+    messages.decode_request(key, version, asked(2, ROWS_MAX // 2 - 2))
+    with pytest.raises(MalformedRequest, match="more than 50,000 rows"):
+        messages.decode_request(key, version, asked(2, ROWS_MAX // 2))

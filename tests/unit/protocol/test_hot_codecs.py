@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from minikafka.protocol import fetch, messages, produce
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.wire import MalformedRequest
+from minikafka.protocol.wire import ROWS_MAX, MalformedRequest
 
 TOPIC_ID = UUID("00000000-0000-4000-8000-0000000000a1")
 RECORDS = bytes(range(256)) * 3  # opaque to the codecs
@@ -323,7 +323,7 @@ def test_a_follower_reads_what_kio_writes(
 def test_a_topic_of_a_produce_has_a_name(version: int) -> None:
     """A negative length led back to bytes that had been read, and 34 bytes kept a broker busy for ever."""
     nameless = struct.pack(">h", -16)
-    body = struct.pack(">h4shii", 4, bytes(4), -6, 0, 2**31 - 1) + nameless
+    body = struct.pack(">h4shii", 4, bytes(4), -6, 0, 1000) + nameless
     if messages.is_flexible(ApiKey.PRODUCE, version):
         body = b"\0" + struct.pack(">hi", -1, 0) + b"\x02\0\0\0\0"
     with pytest.raises(MalformedRequest, match="a topic without a name"):
@@ -333,7 +333,7 @@ def test_a_topic_of_a_produce_has_a_name(version: int) -> None:
 @pytest.mark.parametrize("version", [version for version in FETCH_VERSIONS if version < NAMED_BY_ID_VERSION])
 def test_a_topic_of_a_fetch_has_a_name(version: int) -> None:
     head = bytes(17 if version < SESSIONS_VERSION else 25)
-    body = head + struct.pack(">ih", 2**31 - 1, -6)
+    body = head + struct.pack(">ih", 1000, -6)
     if messages.is_flexible(ApiKey.FETCH, version):
         body = head + b"\x02\0\0\0\0"
     with pytest.raises(MalformedRequest, match="a topic without a name"):
@@ -342,7 +342,7 @@ def test_a_topic_of_a_fetch_has_a_name(version: int) -> None:
 
 def test_forgotten_topics_without_names_lead_nowhere() -> None:
     back_to_itself, back_to_that = -6, -18
-    body = bytes(21) + struct.pack(">hhiih", back_to_itself, 0, 0, 100_000, back_to_that)
+    body = bytes(21) + struct.pack(">hhiih", back_to_itself, 0, 0, 40_000, back_to_that)
     with pytest.raises(MalformedRequest):
         fetch.decode_fetch(memoryview(body), 0, 11)
 
@@ -362,5 +362,24 @@ def test_a_produce_of_very_many_batches_is_malformed(version: int) -> None:
     half = produce.BATCHES_MAX // 2
     read = produce.decode_produce(asked(half, half), 0, version)
     assert [len(rows) for _, rows in read.topics] == [half, half]
-    with pytest.raises(MalformedRequest, match=f"{produce.BATCHES_MAX} are allowed"):
-        produce.decode_produce(asked(half, half + 1), 0, version)
+    for counts in ((half, half + 1), (0,) * (produce.BATCHES_MAX + 1)):
+        with pytest.raises(MalformedRequest, match="more than 10,000 rows"):
+            produce.decode_produce(asked(*counts), 0, version)
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_fetch_of_very_many_rows_is_malformed(version: int) -> None:
+    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
+    head = {"max_wait": 0, "min_bytes": 1}
+
+    def asked(topics: int, partitions: int, forgotten: int) -> memoryview:
+        rows = [{"topic": "t", "partitions": [part] * partitions}, *[{"topic": "t", "partitions": []}] * (topics - 1)]
+        left = [{"topic": "t", "partitions": []}] * forgotten
+        body = messages.encode_request(ApiKey.FETCH, version, head | {"topics": rows, "forgotten_topics_data": left})
+        return framed(ApiKey.FETCH, version, body)
+
+    quarter = ROWS_MAX // 4
+    fetch.decode_fetch(asked(quarter, quarter, quarter), 0, version)
+    for more in range(3):
+        with pytest.raises(MalformedRequest, match="more than 50,000 rows"):
+            fetch.decode_fetch(asked(*(ROWS_MAX if each == more else 1 for each in range(3))), 0, version)

@@ -97,7 +97,8 @@ async def has_something_to_tell(broker: Broker) -> None:
 async def joined(broker: Broker, joining: JoinRequest) -> str:
     """The member's id, as soon as the coordinator's topic is there and has been read."""
     while True:
-        if not (await broker.groups.find(GROUP, "REPLICATION"))[0]:
+        await broker.groups.wait_for_topic()
+        if broker.groups.find(GROUP, "REPLICATION") is not None:
             answer = await broker.groups.join(joining)
             if not answer.error:
                 return answer.member_id

@@ -96,6 +96,16 @@ class TestProduce:
         assert len(desk.quotas._used) == CLIENTS_MAX
         assert len(desk.quotas._found) <= CLIENTS_MAX + 1
 
+    def test_long_client_ids_do_not_fill_the_memory(self) -> None:
+        desk = Desk()
+        desk.set({"user": None, "client-id": None}, producer_byte_rate=1000.0)
+        long = [ClientIdentity("User:alice", "a" * 30_000 + end) for end in "bc"]
+        desk.set({"client-id": long[0].client_id, "user": "alice"}, producer_byte_rate=2000.0)
+        waits = [desk.quotas.produced(client, 30_000, None) for client in long]
+        assert waits == [5_000, 20_000], "each has a quota of its own"
+        assert all(len("".join(name)) < 300 for name in [*desk.quotas._used, *desk.quotas._found])
+        assert [len(event["client_id"]) < 300 for event in desk.events] == [True, True]
+
 
 class TestFetch:
     def test_what_is_too_much_does_not_go_out_nor_count(self) -> None:

@@ -22,18 +22,26 @@ async def describe(services: Services, ctx: RequestContext, request: Any) -> dic
     del ctx
     synonyms = getattr(request, "include_synonyms", False)
     documentation = getattr(request, "include_documentation", False)
-    results = []
+    asked: dict[tuple[int, str], dict[str, None] | None] = {}
+    """The keys that are asked for of each resource; None: all. Each is described once, however often it is named."""
     for resource in request.resources:
-        keys = resource.configuration_keys
+        whose = resource.resource_type, resource.resource_name
+        keys = asked.setdefault(whose, {})
+        if not resource.configuration_keys:
+            asked[whose] = None
+        elif keys is not None:
+            keys.update(dict.fromkeys(resource.configuration_keys))
+    results = []
+    for (kind, name), keys in asked.items():
         result: dict[str, Any] = {
             "error_code": ErrorCode.NONE,
             "error_message": None,
-            "resource_type": resource.resource_type,
-            "resource_name": resource.resource_name,
+            "resource_type": kind,
+            "resource_name": name,
             "configs": [],
         }
         try:
-            entries = _entries(services, resource.resource_type, resource.resource_name, keys)
+            entries = _entries(services, kind, name, keys)
             result["configs"] = [described(entry, synonyms, documentation) for entry in entries]
         except KafkaError as error:
             result["error_code"], result["error_message"] = error.code, str(error)
@@ -42,7 +50,6 @@ async def describe(services: Services, ctx: RequestContext, request: Any) -> dic
 
 
 def _entries(services: Services, kind: int, name: str, keys: Collection[str] | None) -> Any:
-    keys = list(dict.fromkeys(keys)) if keys else None
     check_resource(kind, name, services.context.broker_id)
     if kind == ConfigResourceType.TOPIC:
         topic = services.metadata.image.topics.get(name)

@@ -1,4 +1,7 @@
-"""DescribeGroups, 0 to 6. A group nobody knows is ``Dead``, and from version 6 on GROUP_ID_NOT_FOUND (KIP-1043)."""
+"""DescribeGroups, 0 to 6. A group nobody knows is ``Dead``, and from version 6 on GROUP_ID_NOT_FOUND (KIP-1043).
+
+Each group is described once, however often it is named.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ NOT_FOUND = 6
 async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     tells_operations = getattr(request, "include_authorized_operations", False)
     groups = []
-    for group_id in request.groups:
+    for group_id in dict.fromkeys(request.groups):
         group = services.groups.coordinator.describe_group(group_id)
         row = _describe(group)
         if ctx.api_version >= NOT_FOUND and group.error is ErrorCode.NONE and not group.exists:

@@ -7,6 +7,7 @@ INVALID_REQUEST librdkafka would ask again until its time is over. Other kinds o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from minikafka.protocol.api_keys import ApiKey
@@ -22,30 +23,36 @@ KEY_TYPES = {TRANSACTION: "transactions", SHARE: "share groups"}
 
 
 async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    many = ctx.api_version >= 4
+    keys = tuple(dict.fromkeys(request.coordinator_keys)) if many else (request.key,)
     kind = getattr(request, "key_type", GROUP)
-    if ctx.api_version < 4:
-        answer = await _find(services, ctx, kind, request.key)
-        del answer["key"]
-        return answer
-    return {"coordinators": [await _find(services, ctx, kind, key) for key in request.coordinator_keys]}
-
-
-async def _find(services: Services, ctx: RequestContext, kind: int, key: str) -> dict[str, Any]:
-    message = None
-    if kind != GROUP:
-        code, node, host, port = ErrorCode.INVALID_REQUEST, -1, "", -1
-        if kind == TRANSACTION:
-            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        message = f"{KEY_TYPES.get(kind, f'key type {kind}')}: not supported by this broker"
+    if kind == GROUP:
+        rows = await _of_groups(services, ctx, keys)
     else:
-        code, node, host, port = await services.groups.find(key, ctx.listener)
-        if code is not ErrorCode.NONE:
-            message = "the coordinator is not available, try again"
-    return {
-        "key": key,
-        "error_code": code,
-        "error_message": message,
-        "node_id": node,
-        "host": host,
-        "port": port,
-    }
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if kind == TRANSACTION else ErrorCode.INVALID_REQUEST
+        why = f"{KEY_TYPES.get(kind, f'key type {kind}')}: not supported by this broker"
+        rows = [_row(key, code, why) for key in keys]
+    if many:
+        return {"coordinators": rows}
+    (row,) = rows
+    del row["key"]
+    return row
+
+
+async def _of_groups(services: Services, ctx: RequestContext, groups: Sequence[str]) -> list[dict[str, Any]]:
+    await services.groups.wait_for_topic()
+    rows = []
+    for group in groups:
+        address = services.groups.find(group, ctx.listener)
+        if address is None:
+            later = "the coordinator is not available, try again"
+            rows.append(_row(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, later))
+        else:
+            rows.append(_row(group, ErrorCode.NONE, None, *address))
+    return rows
+
+
+def _row(
+    key: str, code: ErrorCode, message: str | None, node: int = -1, host: str = "", port: int = -1
+) -> dict[str, Any]:
+    return {"key": key, "error_code": code, "error_message": message, "node_id": node, "host": host, "port": port}

@@ -6,8 +6,9 @@ member epoch of version 9 belongs to the KIP-848 protocol and is not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
 from minikafka.groups.records import NO_EPOCH, CommittedOffset
 from minikafka.groups.requests import FetchResult
@@ -34,91 +35,87 @@ GROUP_ERROR, MANY_GROUPS, TOPIC_IDS = 2, 8, 10
 NOTHING = CommittedOffset(-1, NO_EPOCH, "")
 
 
+Wanted = dict[Any, dict[int, None]]
+"""Partitions by the name of their topic, or its id; each once, however often it is named: a row of the answer may be large."""
+
+
 async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    if ctx.api_version >= TOPIC_IDS:
-        return {"groups": [_by_id(services, group.group_id, group.topics) for group in request.groups]}
-    if ctx.api_version >= MANY_GROUPS:
+    version = ctx.api_version
+    groups = request.groups if version >= MANY_GROUPS else (request,)
+    asked: dict[str, Wanted | None] = {}
+    for group in groups:
+        wanted = asked.setdefault(group.group_id, {})
+        if group.topics is None:
+            asked[group.group_id] = None
+        elif wanted is not None:
+            for topic in group.topics:
+                key = topic.topic_id if version >= TOPIC_IDS else topic.name
+                wanted.setdefault(key, {}).update(dict.fromkeys(topic.partition_indexes))
+    if version >= TOPIC_IDS:
+        return {"groups": [_by_id(services, group_id, wanted) for group_id, wanted in asked.items()]}
+    if version >= MANY_GROUPS:
         return {
-            "groups": [{"group_id": g.group_id, **_by_name(services, g.group_id, g.topics)} for g in request.groups]
+            "groups": [
+                {"group_id": group_id, **_by_name(services, group_id, wanted)} for group_id, wanted in asked.items()
+            ]
         }
-    answer = _by_name(services, request.group_id, request.topics)
-    if ctx.api_version < GROUP_ERROR and answer["error_code"] is not ErrorCode.NONE:
+    wanted = asked[request.group_id]
+    answer = _by_name(services, request.group_id, wanted)
+    if version < GROUP_ERROR and answer["error_code"] is not ErrorCode.NONE:
         # there is no place for an error of the group in version 1
-        topics = request.topics or ()
-        error = answer["error_code"]
         answer["topics"] = [
-            {"name": t.name, "partitions": [_row(index, NOTHING, error) for index in t.partition_indexes]}
-            for t in topics
+            {"name": name, "partitions": [_row(index, NOTHING, answer["error_code"]) for index in indexes]}
+            for name, indexes in (wanted or {}).items()
         ]
     return answer
 
 
-def _by_name(services: Services, group_id: str, topics: Sequence[Any] | None) -> dict[str, Any]:
-    wanted = None
-    if topics is not None:
-        wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
-    result = services.groups.fetch(group_id, wanted)
-    if result.error is not ErrorCode.NONE:
-        rows = []
-    elif topics is None:
-        rows = _all(result)
-    else:  # row for row as it was asked, as in Kafka
-        rows = [_topic(topic.name, topic.partition_indexes, result) for topic in topics]
+def _by_name(services: Services, group_id: str, wanted: Wanted | None) -> dict[str, Any]:
+    partitions = None if wanted is None else [TopicPartition(name, index) for name in wanted for index in wanted[name]]
+    result = services.groups.fetch(group_id, partitions)
+    named = _found(result) if wanted is None else wanted
+    rows = [{"name": name, "partitions": _rows(name, named[name], result)} for name in named if not result.error]
     return {"error_code": result.error, "topics": rows}
 
 
-def _by_id(services: Services, group_id: str, topics: Sequence[Any] | None) -> dict[str, Any]:
+def _by_id(services: Services, group_id: str, wanted: Wanted | None) -> dict[str, Any]:
     """Of all topics, those that are there; of the wanted ones, an error for each that is not."""
-    if topics is None:
+    named: list[tuple[UUID, str | None, Iterable[int]]]
+    if wanted is None:
         result = services.groups.fetch(group_id, None)
-        ids = {name: services.metadata.id_of(name) for name, _ in result.offsets}
-        found = [(ids[name], rows) for name, rows in _rows(result.offsets).items() if ids[name] is not None]
+        found = ((services.metadata.id_of(name), name, indexes) for name, indexes in _found(result).items())
+        named = [(topic_id, name, indexes) for topic_id, name, indexes in found if topic_id is not None]
     else:
-        names = [services.metadata.name_of(topic.topic_id) for topic in topics]
-        wanted = [
-            TopicPartition(name, index)
-            for topic, name in zip(topics, names, strict=True)
-            if name is not None
-            for index in topic.partition_indexes
+        named = [(topic_id, services.metadata.name_of(topic_id), indexes) for topic_id, indexes in wanted.items()]
+        partitions = [
+            TopicPartition(name, index) for _, name, indexes in named if name is not None for index in indexes
         ]
-        result = services.groups.fetch(group_id, wanted)
-        found = [
-            (
-                topic.topic_id,
-                [_row(index, NOTHING, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
-                if name is None
-                else _topic(name, topic.partition_indexes, result)["partitions"],
-            )
-            for topic, name in zip(topics, names, strict=True)
-            if result.error is ErrorCode.NONE
-        ]
-    if result.error:
-        found = []
+        result = services.groups.fetch(group_id, partitions)
     return {
         "group_id": group_id,
         "error_code": result.error,
-        "topics": [{"topic_id": topic_id, "partitions": rows} for topic_id, rows in found],
+        "topics": [
+            {"topic_id": topic_id, "partitions": _rows(name, indexes, result)}
+            for topic_id, name, indexes in named
+            if not result.error
+        ],
     }
 
 
-def _rows(offsets: Any) -> dict[str, list[dict[str, Any]]]:
-    """By topic."""
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for (topic, index), committed in offsets.items():
-        rows.setdefault(topic, []).append(_row(index, committed or NOTHING, ErrorCode.NONE))
-    return rows
-
-
-def _all(result: FetchResult) -> list[dict[str, Any]]:
-    indexes: dict[str, list[int]] = {}
+def _found(result: FetchResult) -> Wanted:
+    """All partitions that have an offset."""
+    found: Wanted = {}
     for topic, index in result.offsets:
-        indexes.setdefault(topic, []).append(index)
-    return [_topic(topic, partitions, result) for topic, partitions in indexes.items()]
+        found.setdefault(topic, {})[index] = None
+    return found
 
 
-def _topic(name: str, indexes: Sequence[int], result: FetchResult) -> dict[str, Any]:
+def _rows(name: str | None, indexes: Iterable[int], result: FetchResult) -> list[dict[str, Any]]:
+    """What is committed in a topic; no name: nobody knows its id."""
+    if name is None:
+        return [_row(index, NOTHING, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
     found = [(index, result.offsets[TopicPartition(name, index)]) for index in indexes]
-    return {"name": name, "partitions": [_row(index, row or NOTHING, ErrorCode.NONE) for index, row in found]}
+    return [_row(index, committed or NOTHING, ErrorCode.NONE) for index, committed in found]
 
 
 def _row(index: int, committed: CommittedOffset, error: ErrorCode) -> dict[str, Any]:

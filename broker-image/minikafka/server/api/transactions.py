@@ -29,10 +29,16 @@ TRANSACTION_STATES = frozenset(
 async def describe_producers(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     """What the partitions remember of their producers; any replica answers, as in Kafka."""
     del ctx
-    topics = []
+    wanted: dict[str, dict[int, None]] = {}  # each once: a partition may have very many producers
     for topic in request.topics:
-        rows = [{"partition_index": i, **_producers(services, topic.name, i)} for i in topic.partition_indexes]
-        topics.append({"name": topic.name, "partitions": rows})
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    topics = [
+        {
+            "name": name,
+            "partitions": [{"partition_index": index, **_producers(services, name, index)} for index in indexes],
+        }
+        for name, indexes in wanted.items()
+    ]
     return {"topics": topics}
 
 
