@@ -8,7 +8,9 @@ from functools import cache
 from pathlib import Path
 
 import trustme
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 PASSWORD = "opens the key"
 
@@ -54,6 +56,22 @@ def broker_keystore() -> str:
 @cache
 def client_keystore(name: str = "alice") -> str:
     return authority().issue(f"{name}@example.org", common_name=name)
+
+
+def revoked(*keystores: str, by: Authority | None = None, expired: bool = False) -> str:
+    """A list of an authority that has revoked the certificates of these key stores."""
+    ca = (by or authority()).ca
+    key = serialization.load_pem_private_key(ca.private_key_pem.bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    begins = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
+    ends = datetime.datetime(2001 if expired else 3000, 1, 1, tzinfo=datetime.UTC)
+    issuer = x509.load_pem_x509_certificate(ca.cert_pem.bytes()).subject
+    new = x509.CertificateRevocationListBuilder(issuer, begins, ends)
+    for keystore in keystores:
+        number = x509.load_pem_x509_certificate(keystore[keystore.index("-----BEGIN CERT") :].encode()).serial_number
+        entry = x509.RevokedCertificateBuilder(number, begins).build()
+        new = new.add_revoked_certificate(entry)
+    return new.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
 
 @dataclass(frozen=True)

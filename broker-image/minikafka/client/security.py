@@ -60,14 +60,14 @@ def _tls(tls: TlsSettings) -> dict[str, str]:
     if tls.keystore_location:
         found["ssl.certificate.location"] = found["ssl.key.location"] = tls.keystore_location
     elif tls.keystore_key:
-        found["ssl.certificate.pem"] = normal_pem(tls.keystore_certificate_chain)
-        found["ssl.key.pem"] = normal_pem(tls.keystore_key)
+        found["ssl.certificate.pem"] = normal_pem("ssl.keystore.certificate.chain", tls.keystore_certificate_chain)
+        found["ssl.key.pem"] = normal_pem("ssl.keystore.key", tls.keystore_key)
     if tls.key_password:
         found["ssl.key.password"] = tls.key_password
     if tls.truststore_location:
         found["ssl.ca.location"] = tls.truststore_location
     elif tls.truststore_certificates:
-        found["ssl.ca.pem"] = normal_pem(tls.truststore_certificates)
+        found["ssl.ca.pem"] = normal_pem("ssl.truststore.certificates", tls.truststore_certificates)
     if tls.cipher_suites:
         found["ssl.cipher.suites"] = ":".join(map(openssl_name, tls.cipher_suites))
     return found

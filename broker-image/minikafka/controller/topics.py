@@ -117,6 +117,7 @@ class TopicRegistry:
                     ErrorCode.INVALID_REQUEST,
                     "give either an assignment or partitions and replication factor, not both",
                 )
+            self._check_count(len(desired.assignment))
             indexes = sorted(desired.assignment)
             if indexes != list(range(len(indexes))):
                 raise KafkaError(
@@ -128,11 +129,14 @@ class TopicRegistry:
             return rows
         partitions = config.default_partitions if desired.partitions == -1 else desired.partitions
         factor = config.default_replication_factor if desired.replication_factor == -1 else desired.replication_factor
+        self._check_count(partitions)
+        return place(self._racks(active_only=True), partitions, factor, self._next_start)
+
+    def _check_count(self, partitions: int) -> None:
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS, f"partitions must be between 1 and {PARTITIONS_MAX}, not {partitions}"
             )
-        return place(self._racks(active_only=True), partitions, factor, self._next_start)
 
     def _check_somebody_is_active(self, rows: Sequence[Sequence[int]], first_partition: int = 0) -> None:
         """Somebody must lead a new partition; an ISR of absent brokers would be a promise nobody made (as in Kafka)."""

@@ -96,7 +96,7 @@ def users_of(config: Mapping[str, str]) -> list[str]:
 def authority_of(config: Mapping[str, str]) -> str | None:
     """Return the certificate, in PEM, that clients are to trust, the last of the brokers' chain; None without TLS."""
     found = _CERTIFICATE.findall(config.get(_CHAIN, ""))
-    return normal_pem(found[-1]) if found else None
+    return normal_pem(_CHAIN, found[-1]) if found else None
 
 
 def _passwords(config: Mapping[str, str]) -> Mapping[str, str]:

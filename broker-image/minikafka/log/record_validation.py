@@ -39,6 +39,8 @@ RecordsAhead = int | LogError
 
 DECOMPRESSED_RATIO_MAX = 8
 """A batch may hold so many times `max.message.bytes` when decompressed, where that is more than 64 MiB."""
+DECOMPRESSED_BYTES_LIMIT = 1 << 28
+"""And never more than this: who may alter a topic does not decide about the broker's memory."""
 ERRORS_SHOWN = 3
 """Kafka's message shows as many; the answer lists more."""
 RECORDS_NAMED = 100
@@ -131,7 +133,8 @@ def _wrong(
 
 def decompressed_bytes_max(config: LogConfig) -> int:
     """How many bytes a batch may hold when it is decompressed."""
-    return max(DECOMPRESSED_BYTES_MAX, config.max_message_bytes * DECOMPRESSED_RATIO_MAX)
+    of_topic = min(config.max_message_bytes * DECOMPRESSED_RATIO_MAX, DECOMPRESSED_BYTES_LIMIT)
+    return max(DECOMPRESSED_BYTES_MAX, of_topic)
 
 
 def _too_large(error: DecompressedTooLarge) -> RecordTooLarge:

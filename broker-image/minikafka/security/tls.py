@@ -22,6 +22,10 @@ from minikafka.security.tls_stream import tls_reason
 KEYSTORE, TRUSTSTORE = "ssl.keystore", "ssl.truststore"
 CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
+REVOKED = "X509 CRL"
+"""A list of revoked certificates (RFC 7468, 6); Kafka has no setting for it, and Java one of the whole process."""
+
+_LOOSE_END = re.compile(r"-----(BEGIN|END)\b|-----[A-Z]*$")
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 
 
@@ -53,8 +57,13 @@ class TlsSettings:
         return bool(self.truststore_location or self.truststore_certificates)
 
 
-def normal_pem(text: str) -> str:
-    """The blocks of a text, with line breaks where OpenSSL wants them: in a properties file it may stand on one line."""
+def normal_pem(where: str, text: str) -> str:
+    """The blocks of a text, with line breaks where OpenSSL wants them: in a properties file it may stand on one line.
+
+    Raises TlsSettingsError for a block without its end: the file is being written, and OpenSSL would take what there is.
+    """
+    if _LOOSE_END.search(_BLOCK.sub("", text).rstrip()):
+        raise TlsSettingsError(f"{where}: a block has no beginning or no end; allowed: all of a text in PEM format")
     blocks = []
     for label, body in _BLOCK.findall(text):
         # headers of old encrypted keys ("DEK-Info: ...") end at an empty line, and stay as they are
@@ -65,11 +74,13 @@ def normal_pem(text: str) -> str:
 
 def _read(key: str, path: str) -> str:
     try:
-        return normal_pem(Path(path).read_text(encoding="utf-8"))
+        return normal_pem(f"{key}={path}", Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise TlsSettingsError(f"{key}={path}: {error.strerror}; allowed: a file that can be read") from None
     except UnicodeDecodeError:
         raise TlsSettingsError(f"{key}={path}: not PEM; allowed: a file in PEM format") from None
+    except TlsSettingsError:
+        raise
     except ValueError:  # a null character
         raise TlsSettingsError(f"{key}={path!r}: no path; allowed: a file that can be read") from None
 
@@ -91,7 +102,8 @@ def _load_keystore(context: ssl.SSLContext, settings: TlsSettings) -> None:
         text = _read(f"{KEYSTORE}.location", settings.keystore_location)
     else:
         where = f"{KEYSTORE}.key"
-        text = normal_pem(settings.keystore_key) + normal_pem(settings.keystore_certificate_chain)
+        text = normal_pem(where, settings.keystore_key)
+        text += normal_pem(f"{KEYSTORE}.certificate.chain", settings.keystore_certificate_chain)
     if not text.isascii():
         raise TlsSettingsError(
             f"{where}: not PEM, which is ASCII; allowed: PEM with a private key and its certificates"
@@ -119,15 +131,21 @@ def _load_truststore(context: ssl.SSLContext, settings: TlsSettings) -> None:
         where = f"{TRUSTSTORE}.location={settings.truststore_location}"
         text = _read(f"{TRUSTSTORE}.location", settings.truststore_location)
     elif settings.truststore_certificates:
-        where, text = f"{TRUSTSTORE}.certificates", normal_pem(settings.truststore_certificates)
+        where = f"{TRUSTSTORE}.certificates"
+        text = normal_pem(where, settings.truststore_certificates)
     else:
         context.load_default_certs()
         return
+    lists = "".join(found.group() + "\n" for found in _BLOCK.finditer(text) if found[1] == REVOKED)
     try:
         context.load_verify_locations(cadata=text)
+        if lists:  # then a certificate of an authority without one is refused, as is one whose list is out of date
+            with _as_file(lists) as path:
+                context.load_verify_locations(cafile=path)
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     except (ssl.SSLError, TypeError, ValueError) as error:  # TypeError: what is no ASCII
         reason = tls_reason(error) if isinstance(error, ssl.SSLError) else "no certificates in it"
-        raise TlsSettingsError(f"{where}: {reason}; allowed: PEM with certificates") from None
+        raise TlsSettingsError(f"{where}: {reason}; allowed: PEM with certificates and CRLs") from None
 
 
 def _new_context(settings: TlsSettings, purpose: int) -> ssl.SSLContext:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from typing import Any, cast
 
 CHUNK_BYTES = 1 << 18
@@ -47,8 +48,15 @@ class TlsStream:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
             return False
+        self._check_resumed()
         self.established = True
         return True
+
+    def _check_resumed(self) -> None:
+        """Refuse a session that outlives the certificate it began with: OpenSSL looks at it once (RFC 8446, 4.6.1)."""
+        certificate = self.peer_certificate if self._object.session_reused else None
+        if certificate is not None and time.time() > ssl.cert_time_to_seconds(certificate["notAfter"]):
+            raise ssl.SSLError("certificate verify failed: certificate has expired")
 
     def read_into(self, room: memoryview) -> int | None:
         """Plaintext, as much as there is and fits; None when more ciphertext is needed, 0 when the peer has said goodbye."""

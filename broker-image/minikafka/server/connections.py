@@ -89,8 +89,9 @@ class ConnectionRegistry:
         """Where clients come to the brokers' listener, too, nobody can be told from a client by where he comes."""
         self._created = self._new_rate()
         self._created_from: dict[str, Rate] = {}
-        self._open: dict[Connection, None] = {}
-        self._from: Counter[str] = Counter()
+        self._open: dict[Connection, tuple[str, bool]] = {}
+        """From where, and whether it came where only brokers do."""
+        self._from: Counter[tuple[str, bool]] = Counter()
         self._heartbeats = HeartbeatConnections[Connection]()
         self._ended = False
 
@@ -107,7 +108,10 @@ class ConnectionRegistry:
 
     def hosts(self) -> dict[str, int]:
         """How many there are from each address."""
-        return dict(self._from)
+        hosts: Counter[str] = Counter()
+        for (host, _), count in self._from.items():
+            hosts[host] += count
+        return dict(hosts)
 
     def heard_over(self, broker_id: int) -> Connection | None:
         """The connection whose end is the death of this broker."""
@@ -131,27 +135,29 @@ class ConnectionRegistry:
         """False when there are enough, or no more are wanted; whoever is refused is told of.
 
         Clients may use up ``max.connections`` and all rates, but must not lock out other brokers (Kafka's ConnectionQuotas
-        protect them, too).
+        protect them, too). Of one address, connections to the brokers' listener are counted by themselves: a client may have a
+        broker's, on the same node or behind the same router.
         """
-        host = connection.client_host
         if self._ended:
             return False
-        if limit := self._reached(connection, address(host)):
+        where = (connection.client_host, connection.inter_broker and self._protects_brokers)
+        if limit := self._reached(where, address(connection.client_host)):
             self._tell("connection_refused", connection, limit)
             return False
-        self._open[connection] = None
-        self._from[host] += 1
+        self._open[connection] = where
+        self._from[where] += 1
         self._stats.connections += 1
         self._stats.connections_accepted += 1
         return True
 
-    def _reached(self, connection: Connection, host: str) -> str:
+    def _reached(self, where: tuple[str, bool], host: str) -> str:
         """The limit that has no room for one more connection, or an empty string."""
         config = self._config
         of_address = config.max_connections_per_ip_overrides.get(host, config.max_connections_per_ip)
-        if self._from[connection.client_host] >= of_address:
+        if self._from[where] >= of_address:
             return "max.connections.per.ip"
-        if connection.inter_broker and self._protects_brokers:
+        _, is_brokers = where
+        if is_brokers:
             return ""
         if len(self._open) >= config.max_connections:
             return "max.connections"
@@ -187,13 +193,12 @@ class ConnectionRegistry:
 
     def closed(self, connection: Connection) -> None:
         """Also called for those that were refused."""
-        if connection not in self._open:
+        where = self._open.pop(connection, None)
+        if where is None:
             return
-        del self._open[connection]
-        host = connection.client_host
-        self._from[host] -= 1
-        if not self._from[host]:
-            del self._from[host]
+        self._from[where] -= 1
+        if not self._from[where]:
+            del self._from[where]
         self._stats.connections -= 1
         if connection.heartbeats_of is not None and (lost := self._heartbeats.closed(connection)) is not None:
             self._broker_lost(lost)

@@ -118,8 +118,9 @@ class TestManualAssignment:
             (NewTopic("t", assignment={1: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
             (NewTopic("t", assignment={0: [1, 1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
             (NewTopic("t", assignment={0: [1], 1: [9]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+            (NewTopic("t", assignment={index: [1] for index in range(10_001)}), ErrorCode.INVALID_PARTITIONS),
         ],
-        ids=["with partitions", "with factor", "gap", "twice", "unknown broker"],
+        ids=["with partitions", "with factor", "gap", "twice", "unknown broker", "too many"],
     )
     def test_refused(self, wish: NewTopic, code: ErrorCode) -> None:
         """R1: never two replicas of a partition on a broker; each error as Kafka has it."""

@@ -184,6 +184,15 @@ def test_a_larger_topic_may_hold_more(monkeypatch: pytest.MonkeyPatch) -> None:
         log.append_as_leader(build_batch(refuse_more, codec=Codec.LZ4), 0, NOW_MS)
 
 
+def test_no_topic_may_hold_any_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner may set max.message.bytes to 2 GiB."""
+    monkeypatch.setattr("minikafka.log.record_validation.DECOMPRESSED_BYTES_MAX", 1000)
+    monkeypatch.setattr("minikafka.log.record_validation.DECOMPRESSED_BYTES_LIMIT", 1500)
+    log = open_log(MemoryFileSystem(), LogConfig(max_message_bytes=(1 << 31) - 1))
+    with pytest.raises(RecordTooLarge, match="more than 1500 bytes"):
+        log.append_as_leader(build_batch([Record(0, NOW_MS, b"k", b"v" * 2000)], codec=Codec.LZ4), 0, NOW_MS)
+
+
 def test_records_are_parsed_only_to_name_the_wrong_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """The walk is compiled, the parser is not: each batch without keys took a thousand times longer for it."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ from minikafka.security.tls import (
     normal_pem,
     server_context,
 )
-from minikafka.security.tls_stream import TlsStream
+from minikafka.security.tls_stream import TlsStream, tls_reason
 
-from tests.certificates import PASSWORD, authority, broker_keystore, client_keystore
+from tests.certificates import PASSWORD, authority, broker_keystore, client_keystore, revoked
 
 CLIENT = TlsSettings(truststore_certificates=authority().pem)
 
@@ -175,6 +176,65 @@ def test_a_broker_does_not_let_every_client_in(client: dict[str, str], said: str
         Pair(server, replace(own, truststore_certificates=authority().pem)).shake_hands()
 
 
+def test_a_revoked_certificate_lets_nobody_in() -> None:
+    """A trust store may have CRLs; then each authority needs one that is not out of date."""
+
+    def shake_hands(client: str, *lists: str) -> None:
+        trusted = "".join((authority().pem, authority("second").pem, *lists))
+        broker = server_of(broker_keystore(), client_auth="required", truststore_certificates=trusted)
+        Pair(broker, replace(server_of(client), truststore_certificates=authority().pem)).shake_hands()
+
+    alice, bob, eve = client_keystore("alice"), client_keystore("bob"), authority("second").issue(common_name="eve")
+    for client in (alice, bob, eve):
+        shake_hands(client)
+    shake_hands(bob, revoked(alice))
+    for client, lists, said in (
+        (alice, [revoked(alice)], "certificate revoked"),
+        (eve, [revoked(alice)], "unable to get certificate CRL"),
+        (bob, [revoked(alice, expired=True)], "CRL has expired"),
+    ):
+        with pytest.raises(ssl.SSLError) as caught:
+            shake_hands(client, *lists)
+        assert said in tls_reason(caught.value)
+    shake_hands(eve, revoked(alice), revoked(by=authority("second")))
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_a_resumed_session_does_not_outlive_its_certificate(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = server_of(
+        broker_keystore(), client_auth="required", truststore_certificates=authority().pem, enabled_protocols=(version,)
+    )
+    server, client = (
+        server_context(broker),
+        client_context(replace(server_of(client_keystore()), truststore_certificates=authority().pem)),
+    )
+
+    def connect(session: ssl.SSLSession | None) -> ssl.SSLObject:
+        incoming, outgoing, wire = ssl.MemoryBIO(), ssl.MemoryBIO(), Wire()
+        own = client.wrap_bio(incoming, outgoing, server_hostname="localhost", session=session)
+        stream = TlsStream(server, server_side=True)
+        stream.attach(wire)
+        for _ in range(3):
+            with suppress(ssl.SSLWantReadError):
+                own.do_handshake()
+            stream.feed(memoryview(outgoing.read()))
+            if not stream.established:
+                stream.shake_hands()
+            stream.flush()
+            incoming.write(wire.data)
+            wire.data.clear()
+        with suppress(ssl.SSLWantReadError):
+            own.read()  # the ticket of TLS 1.3
+        return own
+
+    first = connect(None)
+    assert connect(first.session).session_reused
+    monkeypatch.setattr("time.time", lambda: 4e10)
+    connect(None)
+    with pytest.raises(ssl.SSLError, match="certificate has expired"):
+        connect(first.session)
+
+
 def test_versions_without_one_in_common() -> None:
     server = server_of(broker_keystore(), enabled_protocols=("TLSv1.3",))
     with pytest.raises(ssl.SSLError, match=r"(?i)protocol"):
@@ -209,7 +269,23 @@ def test_only_the_suites_that_are_named_are_used() -> None:
     [
         (TlsSettings(keystore_location="/nowhere"), "ssl.keystore.location=/nowhere: No such file"),
         (TlsSettings(keystore_key="x", keystore_certificate_chain="x"), "ssl.keystore.key: no private key in it"),
-        (server_of(broker_keystore().replace("-----END CERT", "")), "ssl.keystore.key: no certificate in it"),
+        (
+            replace(server_of(broker_keystore()), keystore_certificate_chain=""),
+            "ssl.keystore.key: no certificate in it",
+        ),
+        (server_of(broker_keystore()[:-9]), "ssl.keystore.certificate.chain: a block has no beginning or no end"),
+        (
+            server_of(broker_keystore(), client_auth="required", truststore_certificates=authority().pem + "-----BEG"),
+            "ssl.truststore.certificates: a block has no beginning or no end",
+        ),
+        (
+            server_of(
+                broker_keystore(),
+                client_auth="required",
+                truststore_certificates=authority().pem + revoked().replace("M", "A", 1),
+            ),
+            "ssl.truststore.certificates: ",
+        ),
         (
             replace(server_of(broker_keystore()), keystore_key=server_of(client_keystore()).keystore_key),
             "ssl.keystore.key: key values mismatch",
@@ -255,7 +331,7 @@ def test_a_key_may_be_encrypted() -> None:
 def test_pem_on_one_line() -> None:
     """As it may stand in a properties file, and as Kafka reads it."""
     on_one_line = " ".join(broker_keystore().split("\n"))
-    assert normal_pem(on_one_line) == normal_pem(broker_keystore()) == broker_keystore().replace("\r", "")
+    assert normal_pem("k", on_one_line) == normal_pem("k", broker_keystore()) == broker_keystore().replace("\r", "")
 
 
 class Told:
@@ -291,10 +367,10 @@ def test_files_that_cannot_be_used_change_nothing(tmp_path: Path) -> None:
     path.write_text(broker_keystore())
     told = Told(path)
     before = told.context.get()
-    replace_file(path, "half of a fi")
+    replace_file(path, broker_keystore() + authority().pem[:-60])
     assert [told.context.get(), told.context.get()] == [before, before]
     (line,) = told.said
-    assert line.startswith(f"ssl.keystore.location={path}: no private key in it")
+    assert line.startswith(f"ssl.keystore.location={path}: a block has no beginning or no end")
     path.unlink()
     assert told.context.get() is before
     path.write_text(broker_keystore())

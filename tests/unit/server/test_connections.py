@@ -76,13 +76,25 @@ class TestLimits:
         assert desk.open(Connection(), Connection(inter_broker=True), Connection()) == [True, True, False]
 
     def test_one_address_may_have_so_many(self) -> None:
-        """Of both kinds; what is refused does not count, nor does its end."""
+        """What is refused does not count, nor does its end."""
         desk = Desk(per_ip=2)
-        refused = Connection(inter_broker=True)
-        assert desk.open(Connection(), Connection(inter_broker=True), refused) == [True, True, False]
+        refused = Connection()
+        assert desk.open(Connection(), Connection(), refused) == [True, True, False]
         desk.registry.closed(refused)
         assert desk.open(Connection(), Connection("10.0.0.2")) == [False, True]
         assert desk.registry.hosts() == {"10.0.0.1": 2, "10.0.0.2": 1}
+
+    def test_clients_of_a_brokers_address_do_not_lock_it_out(self) -> None:
+        """It has as many as they; one that turns out to be no broker's counts where it came."""
+        desk = Desk(per_ip=1)
+        here = Connection(inter_broker=True)
+        assert desk.open(Connection(), Connection(), here, Connection(inter_broker=True)) == [True, False, True, False]
+        assert desk.registry.hosts() == {"10.0.0.1": 2}
+        here.inter_broker = False
+        desk.registry.closed(here)
+        assert desk.open(Connection(inter_broker=True), Connection()) == [True, False]
+        desk = Desk(per_ip=1, brokers_apart=False)
+        assert desk.open(Connection(), Connection(inter_broker=True)) == [True, False]
 
     def test_an_address_that_is_gone_leaves_nothing(self) -> None:
         desk = Desk(at_most=0)

@@ -261,21 +261,21 @@ async def test_clients_that_ask_nothing_are_let_go(tmp_path: Path) -> None:
 
 
 async def test_one_address_may_have_so_many_connections(tmp_path: Path) -> None:
-    """``max.connections.per.ip``, and ``max.connections``, which keeps no broker out."""
-    async with running(tmp_path, 1, max_connections_per_ip="3", max_connections="2") as cluster:
+    """``max.connections.per.ip``, for brokers by themselves, and ``max.connections``, which keeps no broker out."""
+    async with running(tmp_path, 1, max_connections_per_ip="2", max_connections="3") as cluster:
         broker = cluster.brokers[1]
         opened = [await cluster.connect(broker, "CLIENT") for _ in range(2)]
         await until(lambda: broker.stats.connections == 2)
         refused = await cluster.connect(broker, "CLIENT")
         await until(lambda: not refused.is_open)
-        opened.append(await cluster.connect(broker, "REPLICATION"))
-        await until(lambda: broker.stats.connections == 3)
+        opened += [await cluster.connect(broker, "REPLICATION") for _ in range(2)]
+        await until(lambda: broker.stats.connections == 4)
         refused = await cluster.connect(broker, "REPLICATION")
         await until(lambda: not refused.is_open)
         opened.pop().close()
-        await until(lambda: broker.stats.connections == 2)
-        opened.append(await cluster.connect(broker, "REPLICATION"))
         await until(lambda: broker.stats.connections == 3)
+        opened.append(await cluster.connect(broker, "REPLICATION"))
+        await until(lambda: broker.stats.connections == 4)
         assert all(connection.is_open for connection in opened)
         for connection in opened:
             connection.close()
