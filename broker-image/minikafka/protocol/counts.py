@@ -21,7 +21,7 @@ from typing import Any, get_args, get_origin
 from minikafka.protocol.wire import MalformedRequest, counted, read_uvarint
 
 
-class Rows:
+class RowCount:
     """How many elements of arrays there were, and may be."""
 
     __slots__ = ("count", "most")
@@ -34,7 +34,7 @@ class Rows:
         self.count = counted(self.count, more, self.most)
 
 
-Skip = Callable[[bytes, int, Rows], int]
+Skip = Callable[[bytes, int, RowCount], int]
 """From the position of a value to the one after it. Raises MalformedRequest for a count that cannot be true, or is too large,
 IndexError or struct.error where the bytes end."""
 
@@ -54,7 +54,7 @@ def check_counts(entity_type: Any, body: bytes, most: int) -> None:
     And for more than ``most`` elements in all. What ends early kio tells.
     """
     try:
-        _skip_struct(entity_type)(body, 0, Rows(most))
+        _skip_struct(entity_type)(body, 0, RowCount(most))
     except (IndexError, struct.error):
         pass
 
@@ -71,7 +71,7 @@ def _skip_struct(entity_type: Any) -> Skip:
         else:
             skips.append(skip)
 
-    def skip_all(body: bytes, position: int, rows: Rows) -> int:
+    def skip_all(body: bytes, position: int, rows: RowCount) -> int:
         for skip in skips:
             position = skip(body, position, rows)
         return _skip_tags(body, position, tagged, rows) if flexible else position
@@ -79,7 +79,7 @@ def _skip_struct(entity_type: Any) -> Skip:
     return skip_all
 
 
-def _skip_tags(body: bytes, position: int, tagged: dict[int, Skip], rows: Rows) -> int:
+def _skip_tags(body: bytes, position: int, tagged: dict[int, Skip], rows: RowCount) -> int:
     count, position = read_uvarint(body, position)
     for _ in range(count):
         tag, position = read_uvarint(body, position)
@@ -114,17 +114,17 @@ def _skip_primitive(kind: str, flexible: bool) -> Skip:
     return _skip_string if kind == "string" else _skip_bytes
 
 
-def _skip_compact(body: bytes, position: int, _rows: Rows) -> int:
+def _skip_compact(body: bytes, position: int, _rows: RowCount) -> int:
     length, position = read_uvarint(body, position)
     return position + max(length - 1, 0)
 
 
-def _skip_string(body: bytes, position: int, _rows: Rows) -> int:
+def _skip_string(body: bytes, position: int, _rows: RowCount) -> int:
     length: int = _i16(body, position)[0]
     return position + 2 + max(length, 0)
 
 
-def _skip_bytes(body: bytes, position: int, _rows: Rows) -> int:
+def _skip_bytes(body: bytes, position: int, _rows: RowCount) -> int:
     length: int = _i32(body, position)[0]
     return position + 4 + max(length, 0)
 
@@ -134,7 +134,7 @@ def _nullable(skip: Skip) -> Skip:
 
 
 def _array(element: Skip, flexible: bool, *, nullable: bool) -> Skip:
-    def skip(body: bytes, position: int, rows: Rows) -> int:
+    def skip(body: bytes, position: int, rows: RowCount) -> int:
         if flexible:
             count, position = read_uvarint(body, position)
             count -= 1

@@ -42,12 +42,12 @@ def test_each_field_is_gone_over_to_the_end(key: int, spec: Any) -> None:
     """Whoever goes wrong by a byte takes the next ones for a count."""
     for version in range(spec.min_version, spec.max_version + 1):
         for body in bodies(key, version):
-            assert counts._skip_struct(messages.request_type(key, version))(body, 0, counts.Rows(1000)) == len(body)
+            assert counts._skip_struct(messages.request_type(key, version))(body, 0, counts.RowCount(1000)) == len(body)
             messages.decode_request(key, version, body)
         answer_type = messages.response_type(key, version)
         for fill in (b"\1", b"\2"):
             answer = messages.encode_response(key, version, request_of(answer_type, Choices(fill * 1000)))
-            assert counts._skip_struct(answer_type)(answer, 0, counts.Rows(1000)) == len(answer)
+            assert counts._skip_struct(answer_type)(answer, 0, counts.RowCount(1000)) == len(answer)
             messages.decode_response(key, version, answer)
 
 
