@@ -200,7 +200,7 @@ SECURITY = (
         "        if self._connection.bytes_sent != self._taken:\n", "        if True:\n",
         (OVERLOAD,)),
     Bug("q25", "clients that come too fast lock brokers out", "KIP-612", "server/connections.py",
-        "        if connection.inter_broker and self._protects_brokers:\n", "        if False:\n",
+        "        if is_brokers:\n", "        if False:\n",
         ("tests/unit/server/test_connections.py",)),
     Bug("q26", "what is refused for its address counts for all", "KIP-612", "server/connections.py",
         "            if rate < INT_MAX:\n                self._created.record(-1, now)\n", "",

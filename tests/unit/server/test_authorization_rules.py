@@ -270,11 +270,20 @@ def test_of_many_groups_each_is_served_or_refused() -> None:
     answer = found.finish({"groups": [{"group_id": GROUP, "error_code": 0, "topics": []}]})
     assert [(g["group_id"], g["error_code"]) for g in answer["groups"]] == [(GROUP, 0), ("other", 30)]
     found = screened(Told(DESCRIBES_GROUP), ApiKey.FIND_COORDINATOR, 4, asked(
-        ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [GROUP, "other"]}
+        ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [GROUP, "other", GROUP, "other"]}
     ))  # fmt: skip
     assert found.request.coordinator_keys == (GROUP,)
     rows = found.finish({"coordinators": [{"key": GROUP, "error_code": 0}]})["coordinators"]
     assert [(row["key"], row["error_code"]) for row in rows] == [(GROUP, 0), ("other", 30)]
+
+
+def test_a_group_that_is_named_twice_is_told_all_that_it_is_refused() -> None:
+    groups = [{"group_id": GROUP, "topics": topics(partition_indexes=[0])}, {"group_id": GROUP, "topics": []}]
+    found = screened(
+        Told(DESCRIBES, DESCRIBES_GROUP), ApiKey.OFFSET_FETCH, 8, asked(ApiKey.OFFSET_FETCH, 8, {"groups": groups})
+    )
+    (answer,) = found.finish({"groups": [{"group_id": GROUP, "error_code": 0, "topics": []}]})["groups"]
+    assert [(row["name"], next(error_codes(row))) for row in answer["topics"]] == [(SECRET, 29)]
 
 
 def test_groups_that_may_not_be_described_are_not_listed() -> None:
