@@ -184,7 +184,7 @@ CORE = (
         (f"{LOG}/test_record_validation.py",)),
     Bug("m53", "an array of a request may claim more elements than it has bytes", "limits on clients",
         "protocol/messages.py",
-        "    check_counts(entity_type, body, rows_max)\n", "",
+        "    body = checked(entity_type, body, rows_max)\n", "",
         ("tests/unit/protocol/test_counts.py",)),
     Bug("m54", "a negative length of a topic's name leads the decoder of Produce back", "limits on clients",
         "protocol/produce.py",

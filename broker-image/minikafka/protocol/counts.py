@@ -7,6 +7,9 @@ than bytes.
 Nor does it refuse null where an array must be, which Kafka closes the connection for, and which no handler expects.
 
 A request may have ROWS_MAX elements in all: each of them takes time, and one request is answered without a pause.
+
+Tagged fields that nobody knows are left out, which *kio* does not read past: newer clients may send them in any version
+(KIP-482).
 """
 
 from __future__ import annotations
@@ -18,16 +21,18 @@ from functools import cache
 from types import NoneType
 from typing import Any, get_args, get_origin
 
-from minikafka.protocol.wire import MalformedRequest, counted, read_uvarint
+from minikafka.protocol.wire import TAGS_MAX, MalformedRequest, counted, read_uvarint, uvarint
 
 
 class RowCount:
-    """How many elements of arrays there were, and may be."""
+    """How many elements of arrays there were, and may be, and where tagged fields are that nobody knows."""
 
-    __slots__ = ("count", "most")
+    __slots__ = ("count", "most", "unknown")
 
     def __init__(self, most: int) -> None:
         self.count, self.most = 0, most
+        self.unknown: list[tuple[int, int, bytes]] = []
+        """From where to where there are some, and what is there without them."""
 
     def add(self, more: int) -> None:
         """Count some. Raises MalformedRequest for too many."""
@@ -48,15 +53,25 @@ _i16 = struct.Struct(">h").unpack_from
 _i32 = struct.Struct(">i").unpack_from
 
 
-def check_counts(entity_type: Any, body: bytes, most: int) -> None:
-    """Raises MalformedRequest for an array with more elements than the message has bytes, or that is null where it may not be.
+def checked(entity_type: Any, body: bytes, most: int) -> bytes:
+    """Return a message as *kio* can read it. What ends early kio tells.
 
-    And for more than ``most`` elements in all. What ends early kio tells.
+    Raises:
+        MalformedRequest: an array has more elements than the message has bytes, or is null where it may not be; or there are
+            more than ``most`` in all.
     """
+    rows = RowCount(most)
     try:
-        _skip_struct(entity_type)(body, 0, RowCount(most))
+        _skip_struct(entity_type)(body, 0, rows)
     except (IndexError, struct.error):
-        pass
+        return body
+    if not rows.unknown:
+        return body
+    parts, position = [], 0
+    for start, end, known in rows.unknown:
+        parts += [body[position:start], known]
+        position = end
+    return b"".join((*parts, body[position:]))
 
 
 @cache
@@ -80,13 +95,24 @@ def _skip_struct(entity_type: Any) -> Skip:
 
 
 def _skip_tags(body: bytes, position: int, tagged: dict[int, Skip], rows: RowCount) -> int:
+    start, known, unknown = position, [], len(rows.unknown)
     count, position = read_uvarint(body, position)
+    if count > TAGS_MAX:
+        raise MalformedRequest(f"{count} tagged fields in one place; {TAGS_MAX} are allowed")
+    rows.add(count)
     for _ in range(count):
+        first = position
         tag, position = read_uvarint(body, position)
         size, position = read_uvarint(body, position)
-        if tag in tagged and tagged[tag](body, position, rows) != position + size:
-            raise MalformedRequest(f"tagged field {tag} does not end where its size says")
+        if tag in tagged:
+            if tagged[tag](body, position, rows) != position + size:
+                raise MalformedRequest(f"tagged field {tag} does not end where its size says")
+            known.append(body[first : position + size])
         position += size
+    if len(rows.unknown) > unknown:  # its size would be another
+        raise MalformedRequest("an unknown tagged field within another")
+    if len(known) < count:
+        rows.unknown.append((start, position, uvarint(len(known)) + b"".join(known)))
     return position
 
 

@@ -30,7 +30,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.counts import check_counts
+from minikafka.protocol.counts import checked
 from minikafka.protocol.wire import ROWS_MAX, MalformedRequest, skip_tags
 
 Entity = Any
@@ -102,7 +102,7 @@ def decode_response(api_key: int, version: int, body: bytes) -> Entity:
 
 
 def _decode(entity_type: Any, body: bytes, rows_max: int) -> Entity:
-    check_counts(entity_type, body, rows_max)
+    body = checked(entity_type, body, rows_max)
     try:
         entity, _ = _reader(entity_type)(body, 0)
     except Exception as error:  # kio raises a dozen kinds; each of them means: these bytes are not that message

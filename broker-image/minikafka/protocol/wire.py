@@ -18,6 +18,10 @@ class MalformedRequest(Exception):
     """The bytes are not a request of the API and version that its header names. The connection is closed, as in Kafka."""
 
 
+TAGS_MAX = 64
+"""Tagged fields of one structure (KIP-482), of which Kafka's have four at most."""
+
+
 def counted(rows: int, more: int, most: int = ROWS_MAX) -> int:
     """Return how many rows a request has with some more. Raises MalformedRequest for too many. None are fewer than none."""
     rows += max(more, 0)
@@ -94,6 +98,8 @@ def skip_tags(buffer: memoryview | bytes, position: int) -> int:
         return position
     if count >= 0x80:
         count, position = read_uvarint(buffer, position - 1)
+    if count > TAGS_MAX:
+        raise MalformedRequest(f"{count} tagged fields in one place; {TAGS_MAX} are allowed")
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from typing import Any
 from uuid import UUID
@@ -9,7 +10,7 @@ from uuid import UUID
 import pytest
 from minikafka.protocol import counts, messages
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.wire import ROWS_MAX, MalformedRequest
+from minikafka.protocol.wire import ROWS_MAX, TAGS_MAX, MalformedRequest, skip_tags, uvarint
 from minikafka.server.api import load_handlers
 
 from tests.fuzz.choices import Choices
@@ -107,3 +108,42 @@ def test_very_many_rows_are_malformed(version: int) -> None:
     messages.decode_request(key, version, asked(2, ROWS_MAX // 2 - 2))
     with pytest.raises(MalformedRequest, match="more than 50,000 rows"):
         messages.decode_request(key, version, asked(2, ROWS_MAX // 2))
+
+
+# -- tagged fields ------------------------------------------------------------------------------------------------------
+
+METADATA = b"\3" + 2 * (bytes(16) + b"\2t%b") + b"\1\0%b"
+"""Two topics named t, with the tagged fields of both, and of the request."""
+UNKNOWN = b"\2\x63\2ab\x64\0"
+
+
+def test_tagged_fields_that_nobody_knows_are_left_out() -> None:
+    """KIP-482: newer clients may send them in any version."""
+    usual = messages.decode_request(ApiKey.METADATA, 12, METADATA % (b"\0", b"\0", b"\0"))
+    assert [topic.name for topic in usual.topics] == ["t", "t"]
+    for where in itertools.product((b"\0", UNKNOWN), repeat=3):
+        assert messages.decode_request(ApiKey.METADATA, 12, METADATA % where) == usual
+
+
+def test_one_that_is_known_stays() -> None:
+    values = request_values(messages.request_type(ApiKey.BROKER_HEARTBEAT, 1), {**USUAL, **KNOWN})
+    known = b"\0\x11\2" + UUID(int=6).bytes
+    head, count, rest = messages.encode_request(ApiKey.BROKER_HEARTBEAT, 1, values).partition(b"\1" + known)
+    assert count and not rest, "offline_log_dirs is its one tagged field, and its last"
+    for both in (known + b"\x63\0", b"\x63\0" + known):
+        request = messages.decode_request(ApiKey.BROKER_HEARTBEAT, 1, head + b"\2" + both)
+        assert request.offline_log_dirs == (UUID(int=6),)
+
+
+def test_very_many_tagged_fields_are_malformed() -> None:
+    """In a request's header, too, whose structure nobody else looks at."""
+    many = uvarint(TAGS_MAX + 1) + b"\x63\0" * (TAGS_MAX + 1)
+    with pytest.raises(MalformedRequest, match="65 tagged fields in one place; 64 are allowed"):
+        messages.decode_request(ApiKey.METADATA, 12, METADATA % (b"\0", b"\0", many))
+    with pytest.raises(MalformedRequest, match="65 tagged fields in one place; 64 are allowed"):
+        skip_tags(many, 0)
+    few = uvarint(TAGS_MAX) + b"\x63\0" * TAGS_MAX
+    assert skip_tags(few, 0) == len(few)
+    body = uvarint(ROWS_MAX // TAGS_MAX + 1) + (bytes(16) + b"\2t" + few) * (ROWS_MAX // TAGS_MAX) + b"\1\0\0"
+    with pytest.raises(MalformedRequest, match="more than 50,000 rows"):
+        messages.decode_request(ApiKey.METADATA, 12, body)
