@@ -49,6 +49,9 @@ MUTATIONS = frozenset((ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE
 PIPELINE_MAX = 1000
 """Requests of one connection that may be unanswered; over it nothing more is read until some are."""
 
+OTHERS_WAIT_SECONDS_MAX = 0.005
+"""After so long with the requests of one connection others are served."""
+
 
 class Slot:
     """The place of one answer in the order of a connection."""
@@ -347,6 +350,8 @@ class ClientConnection(FrameProtocol):
             self._cold_task = asyncio.ensure_future(self._run_cold())
 
     async def _run_cold(self) -> None:
+        now = self.services.context.clock.now
+        since = now()
         try:
             while self._cold:
                 slot, header, body = self._cold.popleft()
@@ -356,6 +361,9 @@ class ClientConnection(FrameProtocol):
                 if self.memory is not None and self._queued_bytes:  # not of a connection that is gone
                     self._queued_bytes -= slot.size
                     self.memory.give_back(slot.size)
+                if self._cold and now() - since > OTHERS_WAIT_SECONDS_MAX:
+                    await asyncio.sleep(0)
+                    since = now()
         except MalformedRequest as error:
             self.services.context.bad_request(self.client_host, str(error))
             self.close()

@@ -146,6 +146,7 @@ class _Connection(asyncio.Protocol):
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
         self._request: h11.Request | None = None  # that is answered now
         self._writable = True
+        self._is_due = False  # another request is looked for in the next round of the loop
         self._ended = False  # the client sends no more
         self._closing = False  # nothing more is answered
         self._transport: asyncio.Transport | None = None
@@ -179,7 +180,7 @@ class _Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         # A client may close its side after its last request and still read; what is whole is answered first.
         self._ended = True
-        return not self._writable
+        return not self._writable or self._is_due
 
     def pause_writing(self) -> None:
         # The client does not read its answers: take no more requests until it does.
@@ -193,9 +194,8 @@ class _Connection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         self._transport.resume_reading()
-        self._answer_all()
-        if self._ended and self._writable:
-            self._close()
+        if not self._is_due:
+            self._answer_next()
 
     def data_received(self, data: bytes) -> None:
         if self._closing:
@@ -209,9 +209,8 @@ class _Connection(asyncio.Protocol):
                 self._tell(f"TLS: {tls_reason(error)}")
                 self._close()
                 return
-        self._answer_all()
-        if self._ended and self._writable and not self._closing:
-            self._close()
+        if not self._is_due:
+            self._answer_next()
 
     def _decrypt(self, tls: TlsStream, data: bytes) -> None:
         """Raises ssl.SSLError."""
@@ -239,8 +238,12 @@ class _Connection(asyncio.Protocol):
             self._timer.cancel()
         self._timer = self._loop.call_later(IDLE_SECONDS_MAX, self.abort)
 
-    def _answer_all(self) -> None:
-        """Answer every whole request that was received, in order, while the client reads."""
+    def _answer_next(self) -> None:
+        """Answer the next whole request that was received, while the client reads.
+
+        Whoever sends thousands at once has others served in between, also those who want something else of this process.
+        """
+        self._is_due = False
         while self._writable and not self._closing:
             try:
                 event = self._http.next_event()
@@ -259,8 +262,26 @@ class _Connection(asyncio.Protocol):
             elif isinstance(event, h11.EndOfMessage):
                 self._restart_timer()
                 self._answer_one()
-            else:
-                return  # more has to come first
+                self._pause()
+                return
+            else:  # more has to come first
+                self._resume()
+                return
+
+    def _pause(self) -> None:
+        if self._closing or self._transport is None or self._transport.is_closing():
+            return
+        self._transport.pause_reading()
+        self._is_due = True
+        self._loop.call_soon(self._answer_next)
+
+    def _resume(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._ended:
+            self._close()
+        else:
+            self._transport.resume_reading()
 
     def _answer_one(self) -> None:
         request = self._request
