@@ -29,6 +29,9 @@ from minikafka.protocol.errors import ErrorCode
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """A new member cannot heartbeat while its join waits; after this it is taken for gone (``NewMemberJoinTimeoutMs``)."""
 
+NAME_KEPT_MAX = 256
+"""Characters of a client's or an instance's name in a member id, which has to be a name on the wire, too (32,767 bytes)."""
+
 EMPTY_RETRY_MS_MIN = 1_000
 """When no member came back in time, the wait starts again; at least this long, whatever the members asked for."""
 
@@ -93,14 +96,14 @@ class GroupMembership:
     def _join_unknown(self, group: Group, request: JoinRequest, respond: JoinRespond, now: Now) -> None:
         instance_id = request.group_instance_id
         if instance_id is not None:
-            member_id = f"{instance_id}-{self._new_id()}"
+            member_id = f"{instance_id[:NAME_KEPT_MAX]}-{self._new_id()}"
             previous = group.static_members.get(instance_id)
             if previous is not None:
                 self._replace_static(group, group.members[previous], member_id, request, respond, now)
             else:
                 self._add(group, member_id, request, respond, now)
             return
-        member_id = f"{request.client_id}-{self._new_id()}"
+        member_id = f"{request.client_id[:NAME_KEPT_MAX]}-{self._new_id()}"
         if not request.require_known_member_id:
             self._add(group, member_id, request, respond, now)
             return

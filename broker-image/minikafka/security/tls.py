@@ -136,13 +136,16 @@ def _load_truststore(context: ssl.SSLContext, settings: TlsSettings) -> None:
     else:
         context.load_default_certs()
         return
+    for found in _BLOCK.finditer(text):
+        if "CRL" in found[1] and found[1] != REVOKED:  # else it would be passed over, and revoke nothing
+            raise TlsSettingsError(f"{where}: a block named {found[1]}; allowed: CERTIFICATE and {REVOKED}")
     lists = "".join(found.group() + "\n" for found in _BLOCK.finditer(text) if found[1] == REVOKED)
     try:
         context.load_verify_locations(cadata=text)
-        if lists:  # then a certificate of an authority without one is refused, as is one whose list is out of date
+        if lists:  # each authority of a chain needs one then, that is not out of date
             with _as_file(lists) as path:
                 context.load_verify_locations(cafile=path)
-            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
     except (ssl.SSLError, TypeError, ValueError) as error:  # TypeError: what is no ASCII
         reason = tls_reason(error) if isinstance(error, ssl.SSLError) else "no certificates in it"
         raise TlsSettingsError(f"{where}: {reason}; allowed: PEM with certificates and CRLs") from None

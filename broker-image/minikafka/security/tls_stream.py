@@ -19,7 +19,7 @@ REPLIES_BYTES_MAX = 1 << 14
 
 def tls_reason(error: ssl.SSLError) -> str:
     """What went wrong, in a few words."""
-    reason = (error.reason or "").lower().replace("_", " ")
+    reason = (getattr(error, "reason", None) or "").lower().replace("_", " ")  # none where we have raised it
     detail = getattr(error, "verify_message", "")
     return ": ".join(part for part in (reason, detail) if part) or str(error)
 
@@ -56,7 +56,7 @@ class TlsStream:
         """Refuse a session that outlives the certificate it began with: OpenSSL looks at it once (RFC 8446, 4.6.1)."""
         certificate = self.peer_certificate if self._object.session_reused else None
         if certificate is not None and time.time() > ssl.cert_time_to_seconds(certificate["notAfter"]):
-            raise ssl.SSLError("certificate verify failed: certificate has expired")
+            raise ssl.SSLError(0, "certificate verify failed: certificate has expired")
 
     def read_into(self, room: memoryview) -> int | None:
         """Plaintext, as much as there is and fits; None when more ciphertext is needed, 0 when the peer has said goodbye."""
@@ -77,7 +77,7 @@ class TlsStream:
             self.flush()
         except OSError:  # it waits for the socket, or the connection is gone
             if self._outgoing.pending > REPLIES_BYTES_MAX:
-                raise ssl.SSLError("too many key updates, whose answers are not taken") from None
+                raise ssl.SSLError(0, "too many key updates, whose answers are not taken") from None
 
     @property
     def peer_certificate(self) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from minikafka.groups.placement import OFFSETS_TOPIC
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.api import load_handlers
 
-from .dialogue import subscription
+from .dialogue import Lab, subscription
 from .one_broker import (
     BROKER_ID,
     PARTITIONS,
@@ -61,6 +61,15 @@ async def test_sync_group(version: int) -> None:
         answer = await broker.ask("SyncGroup", version, **said)
         assert error_of(answer) is ErrorCode.NONE
         assert answer.assignment == b"all"
+
+
+async def test_a_member_id_is_a_name_on_the_wire_whatever_the_client_is_called() -> None:
+    """A longer one could not be answered with; and those that have not come back yet are many."""
+    async with one_broker() as broker:
+        static = await member(broker, version=5, instance="i" * 32_760)
+        assert static.member_id.startswith("iii") and len(static.member_id) < 300
+    first = Lab().join(client="a" * 32_760).answer
+    assert first.member_id.startswith("aaa") and len(first.member_id) < 300
 
 
 @pytest.mark.parametrize("version", versions("Heartbeat"))

@@ -23,7 +23,7 @@ from minikafka.security.tls import (
 )
 from minikafka.security.tls_stream import TlsStream, tls_reason
 
-from tests.certificates import PASSWORD, authority, broker_keystore, client_keystore, revoked
+from tests.certificates import PASSWORD, Authority, authority, broker_keystore, client_keystore, revoked
 
 CLIENT = TlsSettings(truststore_certificates=authority().pem)
 
@@ -197,6 +197,29 @@ def test_a_revoked_certificate_lets_nobody_in() -> None:
             shake_hands(client, *lists)
         assert said in tls_reason(caught.value)
     shake_hands(eve, revoked(alice), revoked(by=authority("second")))
+    with pytest.raises(TlsSettingsError, match="a block named CRL; allowed: CERTIFICATE and X509 CRL"):
+        shake_hands(alice, revoked(alice).replace("X509 CRL", "CRL"))
+
+
+def test_a_revoked_authority_lets_nobody_in() -> None:
+    """Each certificate of a chain is looked for in the CRL of who has signed it."""
+    middle = Authority(authority().ca.create_child_ca())
+    carol = server_of(middle.issue(common_name="carol"))
+
+    def shake_hands(*lists: str) -> None:
+        trusted = authority().pem + "".join(lists)
+        broker = server_of(broker_keystore(), client_auth="required", truststore_certificates=trusted)
+        Pair(broker, replace(carol, truststore_certificates=authority().pem)).shake_hands()
+
+    shake_hands()
+    shake_hands(revoked(), revoked(by=middle))
+    for lists, said in (
+        ([revoked(middle.pem), revoked(by=middle)], "certificate revoked"),
+        ([revoked(by=middle)], "unable to get certificate CRL"),
+    ):
+        with pytest.raises(ssl.SSLError) as caught:
+            shake_hands(*lists)
+        assert said in tls_reason(caught.value)
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
@@ -231,8 +254,9 @@ def test_a_resumed_session_does_not_outlive_its_certificate(version: str, monkey
     assert connect(first.session).session_reused
     monkeypatch.setattr("time.time", lambda: 4e10)
     connect(None)
-    with pytest.raises(ssl.SSLError, match="certificate has expired"):
+    with pytest.raises(ssl.SSLError) as caught:
         connect(first.session)
+    assert tls_reason(caught.value) == "certificate verify failed: certificate has expired"
 
 
 def test_versions_without_one_in_common() -> None:
