@@ -48,7 +48,14 @@ async def test_resources_that_have_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "error"), [("(", ErrorCode.INVALID_REGULAR_EXPRESSION), ("a.*", ErrorCode.NONE), (None, ErrorCode.NONE)]
+    ("pattern", "error"),
+    [
+        ("(", ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ("a{99999999999}", ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ("a" * 1001, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ("a.*", ErrorCode.NONE),
+        (None, ErrorCode.NONE),
+    ],
 )
 async def test_there_are_no_transactions(pattern: str | None, error: ErrorCode) -> None:
     request = SimpleNamespace(state_filters=("Ongoing", "Nowhere"), transactional_id_pattern=pattern)

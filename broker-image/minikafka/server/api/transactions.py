@@ -26,6 +26,10 @@ TRANSACTION_STATES = frozenset(
 )
 
 
+PATTERN_MAX = 1000
+"""Characters: a pattern is compiled where other clients wait, and nested deeply it cannot be."""
+
+
 async def describe_producers(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     """What the partitions remember of their producers; any replica answers, as in Kafka."""
     del ctx
@@ -75,9 +79,12 @@ async def list_transactions(services: Services, ctx: RequestContext, request: An
         "unknown_state_filters": [name for name in request.state_filters if name not in TRANSACTION_STATES],
         "transaction_states": [],
     }
+    pattern = getattr(request, "transactional_id_pattern", None) or ""
     try:
-        re.compile(getattr(request, "transactional_id_pattern", None) or "")
-    except re.error:
+        if len(pattern) > PATTERN_MAX:
+            raise ValueError
+        re.compile(pattern)
+    except (ValueError, re.error, OverflowError, RecursionError):
         answer["error_code"] = ErrorCode.INVALID_REGULAR_EXPRESSION
     return answer
 
