@@ -186,9 +186,14 @@ def is_retriable(code: ErrorCode) -> bool:
     return code in _RETRIABLE
 
 
+MESSAGE_MAX = 2000
+"""Characters of a message, which may repeat what a client has sent: a value of megabytes, or ten thousand names."""
+
+
 class KafkaError(Exception):
     """A refusal with the protocol's own code; ``str()`` is one line for a person."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
-        super().__init__(message or code.name)
+        short = message if len(message) <= MESSAGE_MAX else f"{message[:MESSAGE_MAX]}..."
+        super().__init__(short or code.name)
         self.code = code

@@ -181,6 +181,14 @@ async def test_the_settings_of_what_is_named_twice_are_told_once(cluster: Cluste
     assert len(row.configs) > 10
 
 
+async def test_a_refusal_does_not_repeat_megabytes(cluster: Cluster) -> None:
+    resource = change(TOPIC, "t", ("retention.ms", "x" * 1_000_000, SET))
+    (row,) = (
+        await ask(cluster, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=False)
+    ).responses
+    assert row.error_message.startswith("retention.ms=xxx") and len(row.error_message) < 2100
+
+
 @pytest.mark.slow
 async def test_changes_that_are_refused(cluster: Cluster) -> None:
     nonsense, unchangeable = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG

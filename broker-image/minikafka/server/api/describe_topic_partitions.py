@@ -43,11 +43,11 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
             continue
         if left == 0:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": first}}
-        described = metadata.describe(services, ctx.listener, topic)
+        only = slice(first, first + left)
+        described = metadata.describe(services, ctx.listener, topic, only)
         described["topic_authorized_operations"] = operations
-        for row, state in zip(described["partitions"], topic.partitions, strict=True):
+        for row, state in zip(described["partitions"], topic.partitions[only], strict=True):
             row |= {"eligible_leader_replicas": state.elr, "last_known_elr": state.last_known_elr}
-        described["partitions"] = described["partitions"][first : first + left]
         left -= len(described["partitions"])
         topics.append(described)
         if first + len(described["partitions"]) < len(topic.partitions):

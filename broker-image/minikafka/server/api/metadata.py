@@ -112,14 +112,14 @@ def _by_name(services: Services, listener: str, name: str, create: bool) -> dict
     return {"error_code": error, "name": name, "partitions": []}
 
 
-def describe(services: Services, listener: str, topic: TopicState) -> dict[str, Any]:
-    """One topic as Metadata and DescribeTopicPartitions show it."""
+def describe(services: Services, listener: str, topic: TopicState, only: slice = slice(None)) -> dict[str, Any]:
+    """One topic as Metadata and DescribeTopicPartitions show it; ``only`` chooses among its partitions."""
     return {
         "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.name in INTERNAL_TOPICS,
-        "partitions": [partition(services, listener, topic, index) for index in range(len(topic.partitions))],
+        "partitions": [partition(services, listener, topic, index) for index in range(len(topic.partitions))[only]],
     }
 
 
