@@ -361,9 +361,11 @@ class ClientConnection(FrameProtocol):
                 if self.memory is not None and self._queued_bytes:  # not of a connection that is gone
                     self._queued_bytes -= slot.size
                     self.memory.give_back(slot.size)
-                if self._cold and now() - since > OTHERS_WAIT_SECONDS_MAX:
-                    await asyncio.sleep(0)
-                    since = now()
+                if self._cold:
+                    await self.muting.wait()
+                    if now() - since > OTHERS_WAIT_SECONDS_MAX:
+                        await asyncio.sleep(0)
+                        since = now()
         except MalformedRequest as error:
             self.services.context.bad_request(self.client_host, str(error))
             self.close()

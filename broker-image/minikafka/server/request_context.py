@@ -27,7 +27,7 @@ def client_of(forwarded: str) -> tuple[str, str]:
     """Principal and client id. Raises MalformedRequest."""
     try:
         principal, client_id = json.loads(forwarded.removeprefix(FORWARDED))
-    except ValueError as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise MalformedRequest("a request is passed on for nobody") from error
     return str(principal), str(client_id)
 

@@ -58,6 +58,11 @@ class Muting:
         self._timer = None
         self._connection.release_frames(_REASON)
 
+    async def wait(self) -> None:
+        """Wait until it is over: for those requests that had been handed on before it began."""
+        if (left := self._until - self._now()) > 0:
+            await asyncio.sleep(left)
+
     def stop(self) -> None:
         """The connection is gone."""
         if self._timer is not None:

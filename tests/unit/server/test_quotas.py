@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +29,7 @@ from minikafka.transport.peer import PeerConnection
 
 from tests.interop.raw_client import record_batch
 from tests.unit.server.in_process import DEADLINE, Cluster, running
+from tests.unit.server.strangers import Stranger
 from tests.waiting import until
 
 ALICE, BOB = ClientIdentity("User:alice", "app"), ClientIdentity("User:bob", "app")
@@ -187,7 +189,7 @@ def test_a_client_on_behalf_of_whom_a_broker_asks() -> None:
     for client in (("User:a", "app"), ('User:"x",[', "forwarded:"), ("User:ü", "")):
         assert client_of(forwarded_for(*client)) == client
     assert len(forwarded_for("User:a", "x" * 32_000)) < 3000
-    for wrong in ("forwarded:", "forwarded:[1]", "forwarded:{"):
+    for wrong in ("forwarded:", "forwarded:[1]", "forwarded:{", "forwarded:5", "forwarded:" + "[" * 100_000):
         with pytest.raises(MalformedRequest):
             client_of(wrong)
 
@@ -373,6 +375,22 @@ async def test_the_time_of_requests(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
+async def test_requests_that_were_sent_at_once_wait_for_each_other(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in Kafka, which reads nothing from a connection before a request is answered and its time is over."""
+    await set_quota(cluster, "request_percentage", 1.0, user=None)
+    broker = cluster.brokers[1]
+    monkeypatch.setattr(broker.quotas, "requested", lambda client, seconds: 30)
+    client = await Stranger.at(broker)
+    began = time.monotonic()
+    for _ in range(5):
+        client.request(ApiKey.DESCRIBE_GROUPS, 5, {"groups": []})
+    for _ in range(5):
+        assert await client.frame()
+    assert time.monotonic() - began >= 4 * 0.03
+
+
 async def test_all_the_time_of_a_client_is_charged_and_charged_once(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
