@@ -110,6 +110,8 @@ class ClientConnection(FrameProtocol):
         self.slots: deque[Slot] = deque()
         self._cold: deque[tuple[Slot, RequestHeader, bytes]] = deque()
         self._cold_task: asyncio.Task[None] | None = None
+        self._takes_answers = asyncio.Event()
+        self._takes_answers.set()
         self.waiting_fetch = fetch.WaitingFetch(context.clock.now)
         self.muting = Muting(self, context.clock.now)
         self.last_request = time.perf_counter()
@@ -148,9 +150,11 @@ class ClientConnection(FrameProtocol):
     def blocked(self) -> None:
         assert self.loop is not None
         self.deadlines.blocked(self.loop)
+        self._takes_answers.clear()
 
     def unblocked(self) -> None:
         self.deadlines.unblocked()
+        self._takes_answers.set()
 
     def closed(self) -> None:
         if self._cold_task is not None:
@@ -362,6 +366,7 @@ class ClientConnection(FrameProtocol):
                     self._queued_bytes -= slot.size
                     self.memory.give_back(slot.size)
                 if self._cold:
+                    await self._takes_answers.wait()
                     await self.muting.wait()
                     if now() - since > OTHERS_WAIT_SECONDS_MAX:
                         await asyncio.sleep(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -276,3 +277,27 @@ async def test_others_are_served_between_the_requests_of_a_connection(
             assert await client.frame()
         assert answered[-1] - answered[0] == 50
         assert max(after - before for before, after in itertools.pairwise(answered)) == 1
+
+
+async def test_requests_wait_while_their_client_takes_no_answers(tmp_path: Path) -> None:
+    """600 that came in 14 KB had answers of 510 MB, kept for whoever did not read."""
+    async with running(tmp_path, 1) as cluster:
+        broker = cluster.brokers[1]
+        host, port = next((h, p) for n, h, p in broker.listeners.advertised() if n == "CLIENT")
+        own = socket.socket()
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+        own.connect((host, port))
+        client = Stranger(*await asyncio.open_connection(sock=own, limit=1 << 14))
+        resources = [{"resource_type": 4, "resource_name": "1", "configuration_keys": None}]
+        values = {"resources": resources, "include_synonyms": True, "include_documentation": True}
+        for _ in range(300):
+            client.request(ApiKey.DESCRIBE_CONFIGS, 4, values)
+        (connection,) = await until(lambda: [each for each in connections(broker) if each._blocked])
+        other, left = await Stranger.at(broker), [300]
+        while connection.queued_requests != left[-1]:  # the kernel takes some of them
+            left.append(connection.queued_requests)
+            for _ in range(20):
+                await other.ask(ApiKey.METADATA, 9, {"topics": []})
+        assert left[-1] > 0 and connection._blocked
+        for _ in range(300):
+            assert await client.frame()
