@@ -408,21 +408,24 @@ class ClientConnection(FrameProtocol):
             except IndexError as error:
                 raise MalformedRequest(f"{spec.name} v{version} ends in its header") from error
         ctx = RequestContext(self, header)
-        if self.services.authorization.enabled and not ctx.inter_broker:
-            answering: Awaitable[dict[str, Any]] = self._answer_allowed(
-                spec, handle, ctx, messages.decode_request(key, version, body)
-            )
-        else:
+        is_screened = self.services.authorization.enabled and not ctx.inter_broker
+        if not is_screened:
             forwarded = await self._forwarded(spec, ctx, body)
             if forwarded is not None:
                 return wire.response_frame(header.correlation_id, forwarded, flexible)
-            answering = handle(self.services, ctx, messages.decode_request(key, version, body))
-        if self.services.metadata.image.quotas.is_set:
-            values = await self._answer_metered(spec, ctx, answering)
-        else:
-            values = await answering
+        began = time.perf_counter()
+        request = messages.decode_request(key, version, body)
+        decoding = time.perf_counter() - began
+        answering: Awaitable[dict[str, Any]] = (
+            self._answer_allowed(spec, handle, ctx, request) if is_screened else handle(self.services, ctx, request)
+        )
+        is_metered = self.services.metadata.image.quotas.is_set
+        values = await (self._answer_metered(spec, ctx, answering, decoding) if is_metered else answering)
+        began = time.perf_counter()
         self.count_errors(key, error_codes(values))
         answer = messages.encode_response(key, version, values)
+        if is_metered and not self._is_of_brokers(spec, ctx):
+            self.services.quotas.spent(ctx, time.perf_counter() - began)
         return wire.response_frame(header.correlation_id, answer, flexible and key != API_VERSIONS)
 
     async def _answer_allowed(
@@ -443,9 +446,9 @@ class ClientConnection(FrameProtocol):
         return screened.finish(messages.values_of(messages.decode_response(spec.key, ctx.api_version, answer)))
 
     async def _answer_metered(
-        self, spec: ApiSpec, ctx: RequestContext, answering: Awaitable[dict[str, Any]]
+        self, spec: ApiSpec, ctx: RequestContext, answering: Awaitable[dict[str, Any]], decoding: float
     ) -> dict[str, Any]:
-        """The answer, with the time that the client has to wait for a quota that it exceeds.
+        """The answer, with the time that the client has to wait for a quota that it exceeds; reading it took ``decoding``.
 
         Not what brokers ask: a client whose request was passed on is made to wait by the broker that it has asked.
         """
@@ -453,12 +456,16 @@ class ClientConnection(FrameProtocol):
         values = dict(await taken)
         changed = ctx.mutation_quota
         wait_ms = max(values.get("throttle_time", 0), 0 if changed is None else changed.throttle_ms)
-        if not (spec.inter_broker or ctx.forwarded or self._serves_brokers_only):
-            wait_ms = max(wait_ms, self.services.quotas.requested(ctx, taken.seconds))
+        if not self._is_of_brokers(spec, ctx):
+            wait_ms = max(wait_ms, self.services.quotas.requested(ctx, decoding + taken.seconds))
             self.muting.mute(wait_ms)
         if "throttle_time" in messages.response_type(spec.key, ctx.api_version).__dataclass_fields__:
             values["throttle_time"] = wait_ms
         return values
+
+    def _is_of_brokers(self, spec: ApiSpec, ctx: RequestContext) -> bool:
+        """Whether a request is one for which no client waits here."""
+        return spec.inter_broker or ctx.forwarded or self._serves_brokers_only
 
     @property
     def _serves_brokers_only(self) -> bool:

@@ -374,7 +374,6 @@ async def test_the_time_of_requests(cluster: Cluster) -> None:
     await waits(client, connection, cluster)
 
 
-@pytest.mark.slow
 async def test_requests_that_were_sent_at_once_wait_for_each_other(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,6 +390,26 @@ async def test_requests_that_were_sent_at_once_wait_for_each_other(
     assert time.monotonic() - began >= 4 * 0.03
 
 
+async def test_reading_and_writing_a_message_is_charged(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a request for all topics that is most of the work: a client had 19 % where it might have one."""
+    await set_quota(cluster, "request_percentage", 1000.0, user="ANONYMOUS")
+    broker = cluster.brokers[1]
+    client = await cluster.connect(broker, "CLIENT")
+    for name in ("decode_request", "encode_response"):
+        at_once = getattr(messages, name)
+
+        def slowly(*args: Any, at_once: Any = at_once) -> Any:
+            time.sleep(0.03)
+            return at_once(*args)
+
+        monkeypatch.setattr(messages, name, slowly)
+    before = broker.quotas.charged_seconds
+    await client.request(ApiKey.DESCRIBE_GROUPS, 5, {"groups": []})
+    assert broker.quotas.charged_seconds - before >= 0.06
+    client.close()
+
+
+@pytest.mark.slow
 async def test_all_the_time_of_a_client_is_charged_and_charged_once(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
