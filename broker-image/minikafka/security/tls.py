@@ -25,7 +25,7 @@ CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required"
 REVOKED = "X509 CRL"
 """A list of revoked certificates (RFC 7468, 6); Kafka has no setting for it, and Java one of the whole process."""
 
-_LOOSE_END = re.compile(r"-----(BEGIN|END)\b|-----[A-Z]*$")
+_LOOSE_END = re.compile(r"-----(BEGIN|END)\b|-----[A-Z]+$")
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 
 

@@ -356,6 +356,7 @@ def test_pem_on_one_line() -> None:
     """As it may stand in a properties file, and as Kafka reads it."""
     on_one_line = " ".join(broker_keystore().split("\n"))
     assert normal_pem("k", on_one_line) == normal_pem("k", broker_keystore()) == broker_keystore().replace("\r", "")
+    assert normal_pem("k", f"-----\n{authority().pem}-----\n") == authority().pem, "a line of dashes is a comment"
 
 
 class Told:
