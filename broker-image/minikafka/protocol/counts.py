@@ -21,7 +21,7 @@ from functools import cache
 from types import NoneType
 from typing import Any, get_args, get_origin
 
-from minikafka.protocol.wire import TAGS_MAX, MalformedRequest, counted, read_uvarint, uvarint
+from minikafka.protocol.wire import MalformedRequest, counted, read_tag_count, read_uvarint, uvarint
 
 
 class RowCount:
@@ -96,9 +96,7 @@ def _skip_struct(entity_type: Any) -> Skip:
 
 def _skip_tags(body: bytes, position: int, tagged: dict[int, Skip], rows: RowCount) -> int:
     start, known, unknown = position, [], len(rows.unknown)
-    count, position = read_uvarint(body, position)
-    if count > TAGS_MAX:
-        raise MalformedRequest(f"{count} tagged fields in one place; {TAGS_MAX} are allowed")
+    count, position = read_tag_count(body, position)
     rows.add(count)
     for _ in range(count):
         first = position

@@ -90,16 +90,19 @@ def uvarint(value: int) -> bytes:
 _SMALL = [bytes((n,)) for n in range(0x80)]
 
 
-def skip_tags(buffer: memoryview | bytes, position: int) -> int:
-    """Skip a tagged-fields section."""
-    count = buffer[position]
-    position += 1
-    if count == 0:
-        return position
-    if count >= 0x80:
-        count, position = read_uvarint(buffer, position - 1)
+def read_tag_count(buffer: memoryview | bytes, position: int) -> tuple[int, int]:
+    """How many tagged fields a section has, and where they begin. Raises MalformedRequest for too many."""
+    count, position = read_uvarint(buffer, position)
     if count > TAGS_MAX:
         raise MalformedRequest(f"{count} tagged fields in one place; {TAGS_MAX} are allowed")
+    return count, position
+
+
+def skip_tags(buffer: memoryview | bytes, position: int) -> int:
+    """Skip a tagged-fields section."""
+    if buffer[position] == 0:  # as nearly all are
+        return position + 1
+    count, position = read_tag_count(buffer, position)
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)

@@ -74,15 +74,14 @@ def normal_pem(where: str, text: str) -> str:
 
 def _read(key: str, path: str) -> str:
     try:
-        return normal_pem(f"{key}={path}", Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise TlsSettingsError(f"{key}={path}: {error.strerror}; allowed: a file that can be read") from None
     except UnicodeDecodeError:
         raise TlsSettingsError(f"{key}={path}: not PEM; allowed: a file in PEM format") from None
-    except TlsSettingsError:
-        raise
     except ValueError:  # a null character
         raise TlsSettingsError(f"{key}={path!r}: no path; allowed: a file that can be read") from None
+    return normal_pem(f"{key}={path}", text)
 
 
 @contextlib.contextmanager
