@@ -31,7 +31,7 @@ from minikafka.server.authentication import Door
 from minikafka.server.deadlines import Deadlines
 from minikafka.server.quotas import ClientIdentity
 from minikafka.server.request_context import RequestContext, forwarded_for
-from minikafka.server.throttling import LoopTime, Muting
+from minikafka.server.throttling import LoopTime, Muting, Turn
 from minikafka.transport.framing import FrameProtocol
 
 if TYPE_CHECKING:
@@ -48,9 +48,6 @@ MUTATIONS = frozenset((ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE
 
 PIPELINE_MAX = 1000
 """Requests of one connection that may be unanswered; over it nothing more is read until some are."""
-
-OTHERS_WAIT_SECONDS_MAX = 0.005
-"""After so long with the requests of one connection others are served."""
 
 
 class Slot:
@@ -354,8 +351,7 @@ class ClientConnection(FrameProtocol):
             self._cold_task = asyncio.ensure_future(self._run_cold())
 
     async def _run_cold(self) -> None:
-        now = self.services.context.clock.now
-        since = now()
+        turn = Turn(self.services.context.clock.now)
         try:
             while self._cold:
                 slot, header, body = self._cold.popleft()
@@ -368,9 +364,7 @@ class ClientConnection(FrameProtocol):
                 if self._cold:
                     await self._takes_answers.wait()
                     await self.muting.wait()
-                    if now() - since > OTHERS_WAIT_SECONDS_MAX:
-                        await asyncio.sleep(0)
-                        since = now()
+                    await turn.pass_on()
         except MalformedRequest as error:
             self.services.context.bad_request(self.client_host, str(error))
             self.close()

@@ -1,4 +1,4 @@
-"""Having a client wait: its connection is not read for a time (KIP-219), and the time that its request took is measured."""
+"""Having a client wait: not reading its connection for a time (KIP-219), measuring what its request took, serving others."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 
 _REASON = "throttled"
+
+TURN_SECONDS_MAX = 0.005
+"""After so long with the work of one client others are served."""
 
 
 class Mutable(Protocol):
@@ -67,6 +70,25 @@ class Muting:
         """The connection is gone."""
         if self._timer is not None:
             self._timer.cancel()
+
+
+class Turn:
+    """The time for which one client has had the event loop.
+
+    Args:
+        now: seconds.
+    """
+
+    __slots__ = ("_now", "_since")
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now, self._since = now, now()
+
+    async def pass_on(self) -> None:
+        """Serve others, where this turn has taken longer than :data:`TURN_SECONDS_MAX`."""
+        if self._now() - self._since > TURN_SECONDS_MAX:
+            await asyncio.sleep(0)
+            self._since = self._now()
 
 
 class LoopTime:

@@ -259,7 +259,7 @@ async def test_others_are_served_between_the_requests_of_a_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """300 that came at once, in 19 KB, kept a broker from everybody else for 6 s."""
-    monkeypatch.setattr("minikafka.server.connection.OTHERS_WAIT_SECONDS_MAX", 0.0)
+    monkeypatch.setattr("minikafka.server.throttling.TURN_SECONDS_MAX", 0.0)
     async with running(tmp_path, 1) as cluster:
         broker = cluster.brokers[1]
         client = await Stranger.at(broker)

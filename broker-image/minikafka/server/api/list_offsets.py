@@ -10,7 +10,6 @@ CORRUPT_MESSAGE, and UNSUPPORTED_COMPRESSION_TYPE where the package for its code
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from typing import Any
 
@@ -28,6 +27,7 @@ from minikafka.replication.offsets import (
 from minikafka.server.api.spec import NO_TRANSACTIONS, ApiSpec
 from minikafka.server.request_context import RequestContext
 from minikafka.server.services import Services
+from minikafka.server.throttling import Turn
 
 SPEC = ApiSpec(
     ApiKey.LIST_OFFSETS,
@@ -38,20 +38,16 @@ SPEC = ApiSpec(
 
 ASKED_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 """The first version in which each may be asked for; before that UNSUPPORTED_VERSION."""
-SECONDS_MAX = 0.005
-"""After so long other clients are served, before the next partition: a search may have to decompress a batch of each."""
 
 
 async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     replica = request.replica_id >= 0 and ctx.inter_broker
     named = Counter((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
     topics: dict[str, dict[int, dict[str, Any]]] = {}  # one answer for each partition, as in Kafka
-    since = services.context.clock.now()
+    turn = Turn(services.context.clock.now)
     for topic in request.topics:
         for part in topic.partitions:
-            if services.context.clock.now() - since > SECONDS_MAX:
-                await asyncio.sleep(0)
-                since = services.context.clock.now()
+            await turn.pass_on()  # a search may have to decompress a batch of each
             index = part.partition_index
             row: dict[str, Any] = {"partition_index": index}
             timestamp = _timestamp(part.timestamp)
