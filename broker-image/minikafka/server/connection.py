@@ -49,17 +49,21 @@ MUTATIONS = frozenset((ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE
 PIPELINE_MAX = 1000
 """Requests of one connection that may be unanswered; over it nothing more is read until some are."""
 
+KEPT_BYTES_MAX = 1 << 20
+"""Of the answers of one connection that wait for one before them; over it nothing more is worked on until that has come."""
+
 
 class Slot:
     """The place of one answer in the order of a connection."""
 
-    __slots__ = ("api_key", "out", "parked", "ready", "size", "started")
+    __slots__ = ("api_key", "kept_bytes", "out", "parked", "ready", "size", "started")
 
     def __init__(self, api_key: int, started: float, size: int) -> None:
         self.api_key = api_key
         self.started = started
         self.size = size
         self.out: list[Any] | None = None
+        self.kept_bytes = 0
         self.parked = 0.0
         """When its handler had done what it could, and the answer began to wait (for others, for those before it); 0: never."""
         self.ready: float
@@ -109,9 +113,12 @@ class ClientConnection(FrameProtocol):
         self._cold_task: asyncio.Task[None] | None = None
         self._takes_answers = asyncio.Event()
         self._takes_answers.set()
+        self._kept_bytes = 0
+        """Of the answers that wait for one before them. What is sent from files takes none."""
         self.waiting_fetch = fetch.WaitingFetch(context.clock.now)
         self.muting = Muting(self, context.clock.now)
-        self.last_request = time.perf_counter()
+        self.last_active = time.perf_counter()
+        """When a request came, or an answer left."""
         self._busy_since = 0.0
         self._charged_before = 0.0
         self.metered: ClientIdentity | None = None
@@ -151,7 +158,9 @@ class ClientConnection(FrameProtocol):
 
     def unblocked(self) -> None:
         self.deadlines.unblocked()
-        self._takes_answers.set()
+        self.last_active = time.perf_counter()
+        if self._kept_bytes <= KEPT_BYTES_MAX:
+            self._takes_answers.set()
 
     def closed(self) -> None:
         if self._cold_task is not None:
@@ -222,7 +231,7 @@ class ClientConnection(FrameProtocol):
     # -- requests ---------------------------------------------------------------------------------------------------------
 
     def frame_received(self, frame: memoryview) -> None:
-        started = self.last_request = time.perf_counter()
+        started = self.last_active = time.perf_counter()
         self.begin_round(started)
         try:
             if self.door is not None and self.door.takes(frame):
@@ -309,14 +318,17 @@ class ClientConnection(FrameProtocol):
         if not slots or slots[0].out is None:
             slot.ready = time.perf_counter()
             slot.parked = slot.parked or slot.ready
+            self._keep(slot, out)
             return
         parts: list[Any] = []
-        now = time.perf_counter()
+        kept_bytes = 0
+        now = self.last_active = time.perf_counter()
         stats = self.stats
         while slots and slots[0].out is not None:
             first = slots.popleft()
             assert first.out is not None
             parts += first.out
+            kept_bytes += first.kept_bytes
             times = stats.observe_request(first.api_key, now - first.started, first.size)
             if first.parked:
                 ready = first.ready or now
@@ -326,8 +338,27 @@ class ClientConnection(FrameProtocol):
             self.go_on_reading("unanswered")
         if parts:
             self.send(parts)
+        if kept_bytes:
+            self._kept_no_more(kept_bytes)
         if self._ends and not slots:
             self.close()
+
+    def _keep(self, slot: Slot, out: list[Any]) -> None:
+        """Count an answer that waits for one before it, and work on nothing more while they are too large."""
+        slot.kept_bytes = sum(len(part) for part in out if not isinstance(part, tuple))
+        self._kept_bytes += slot.kept_bytes
+        if self._kept_bytes > KEPT_BYTES_MAX:
+            self._takes_answers.clear()
+            self.hold_frames("kept")
+
+    def _kept_no_more(self, size: int) -> None:
+        was_full = self._kept_bytes > KEPT_BYTES_MAX
+        self._kept_bytes -= size
+        if was_full and self._kept_bytes <= KEPT_BYTES_MAX:
+            if not self.is_blocked:
+                self._takes_answers.set()
+            if self.loop is not None:  # later: this may be the handler of another connection
+                self.loop.call_soon(self.release_frames, "kept")
 
     # -- for the handlers of Produce and Fetch ----------------------------------------------------------------------------
 

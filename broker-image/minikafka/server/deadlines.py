@@ -50,15 +50,17 @@ class Deadlines:
                 timer.cancel()
 
     def _watch_idleness(self, loop: asyncio.AbstractEventLoop) -> None:
-        """``connections.max.idle.ms``: the timer follows the last request."""
+        """``connections.max.idle.ms`` since a request came or an answer left, as in Kafka also while one is worked on: while
+        nothing is read the broker cannot see that the client has gone. How fast an answer is taken has a limit of its own.
+        """
         connection, config = self._connection, self._config
         allowed = config.connections_max_idle_ms / 1000
         if allowed < 0:
             return
         if connection.heartbeats_of is not None:  # their end looks like a death, so not before the session is over
             allowed = max(allowed, config.broker_session_timeout_ms / 1000)
-        left = allowed - (time.perf_counter() - connection.last_request)
-        if left <= 0 and not connection.slots:
+        left = allowed - (time.perf_counter() - connection.last_active)
+        if left <= 0 and not connection.is_blocked:
             connection.close()
             return
         self._idle = loop.call_later(left if left > 0 else allowed, self._watch_idleness, loop)

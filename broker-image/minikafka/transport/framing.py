@@ -100,6 +100,11 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def give_back(self, size: int) -> None:
         """The buffer of a large frame that was admitted is needed no more."""
 
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the socket takes no more now."""
+        return self._blocked
+
     def blocked(self) -> None:
         """The socket takes no more now."""
 

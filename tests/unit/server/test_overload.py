@@ -15,7 +15,7 @@ from minikafka.config import BrokerConfig, ConfigError
 from minikafka.protocol import messages, wire
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.server.broker import Broker
-from minikafka.server.connection import ClientConnection
+from minikafka.server.connection import PIPELINE_MAX, ClientConnection
 from minikafka.transport.request_memory import RequestMemory
 
 from tests.certificates import PemFiles
@@ -164,7 +164,7 @@ async def test_requests_that_wait_for_earlier_ones_count_too(cluster: Cluster) -
     assert most < 100 + len(metadata)
     await until(lambda: memory.used == 0)
     client.writer.write(metadata * 50)
-    await until(lambda: memory.used > 0 or connection.last_request == 0)
+    await until(lambda: memory.used > 0 or connection.last_active == 0)
     client.writer.close()
     await until(lambda: connection not in connections(cluster.brokers[1]))
     assert memory.used == 0
@@ -292,12 +292,62 @@ async def test_requests_wait_while_their_client_takes_no_answers(tmp_path: Path)
         values = {"resources": resources, "include_synonyms": True, "include_documentation": True}
         for _ in range(300):
             client.request(ApiKey.DESCRIBE_CONFIGS, 4, values)
-        (connection,) = await until(lambda: [each for each in connections(broker) if each._blocked])
+        (connection,) = await until(lambda: [each for each in connections(broker) if each.is_blocked])
         other, left = await Stranger.at(broker), [300]
         while connection.queued_requests != left[-1]:  # the kernel takes some of them
             left.append(connection.queued_requests)
             for _ in range(20):
                 await other.ask(ApiKey.METADATA, 9, {"topics": []})
-        assert left[-1] > 0 and connection._blocked
+        assert left[-1] > 0 and connection.is_blocked
         for _ in range(300):
             assert await client.frame()
+
+
+def fetch(absent: int = 0) -> dict[str, Any]:
+    """A Fetch that waits for the first record of a partition, or of partitions that are not there."""
+    row = {"current_leader_epoch": -1, "fetch_offset": 0, "log_start_offset": -1, "partition_max_bytes": 1 << 20}
+    partitions = [{"partition": index, **row} for index in range(absent or 1)]
+    topics = [{"topic": "nowhere" if absent else "t", "partitions": partitions}]
+    limits = {"max_wait": 2**31 - 1, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0, "session_epoch": -1}
+    return {"replica_id": -1, "session_id": 0, "topics": topics, "forgotten_topics_data": [], "rack_id": "", **limits}
+
+
+@pytest.mark.parametrize("key", [ApiKey.METADATA, ApiKey.FETCH])
+async def test_answers_behind_one_that_is_not_there_are_bounded(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, key: ApiKey
+) -> None:
+    """4,000 requests in 1.2 MB behind a Fetch that waited had 276 MB of answers, kept also after the client had gone."""
+    monkeypatch.setattr("minikafka.server.connection.KEPT_BYTES_MAX", 20_000)
+    broker = cluster.brokers[1]
+    client, other, most = await Stranger.at(broker), await Stranger.at(broker), 0
+    await other.ask(ApiKey.METADATA, 9, {"topics": []})
+    connection = min(connections(broker), key=lambda each: each.last_active)
+    first = connection.begin(ApiKey.JOIN_GROUP, 10)
+    for _ in range(100):
+        if key is ApiKey.FETCH:
+            client.request(key, 11, fetch(absent=100))
+        else:
+            client.request(key, 9, {"topics": [{"name": f"absent-{index}"} for index in range(100)]})
+    await until(lambda: "kept" in connection._held)
+    for _ in range(20):
+        await other.ask(ApiKey.METADATA, 9, {"topics": []})
+        most = max(most, connection._kept_bytes)
+    assert 20_000 < most < 40_000
+    connection.answer(first, [])
+    for _ in range(100):
+        assert await client.frame()
+    assert connection._kept_bytes == 0
+
+
+async def test_a_client_that_has_gone_is_let_go_though_its_fetch_waits(tmp_path: Path) -> None:
+    """Nothing more is read while too many requests are unanswered, so its end is not seen; it kept its place for 24 days."""
+    async with running(tmp_path, 1, connections_max_idle_ms="100", auto_create_topics_enable="true") as cluster:
+        await cluster.create("t")
+        broker = cluster.brokers[1]
+        client = await Stranger.at(broker)
+        client.request(ApiKey.FETCH, 11, fetch())
+        for _ in range(PIPELINE_MAX):
+            client.request(ApiKey.API_VERSIONS, 0, {})
+        await until(lambda: any(each._mute for each in connections(broker)))
+        client.close()
+        await until(lambda: not connections(broker))
