@@ -23,6 +23,7 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.fetch import PartitionData
 from minikafka.protocol.produce import PartitionResult
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
+from minikafka.quotas.rates import milliseconds
 from minikafka.security.principal import ANONYMOUS, distinguished_name, mapped, user
 from minikafka.security.tls_stream import tls_reason
 from minikafka.server.api import api_versions, fetch, produce
@@ -30,7 +31,7 @@ from minikafka.server.api.spec import ApiSpec, Handler
 from minikafka.server.authentication import Door
 from minikafka.server.deadlines import Deadlines
 from minikafka.server.quotas import ClientIdentity
-from minikafka.server.request_context import RequestContext, forwarded_for
+from minikafka.server.request_context import STRICT_SINCE, RequestContext, forwarded_for
 from minikafka.server.throttling import LoopTime, Muting, Turn
 from minikafka.transport.framing import FrameProtocol
 
@@ -43,8 +44,10 @@ PRODUCE_VERSION_MIN = produce.SPEC.min_version
 NodeEndpoints = list[tuple[int, str, int, str | None]]
 """(id, host, port, rack) of each broker that an answer names."""
 
-MUTATIONS = frozenset((ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS))
-"""What counts for controller_mutation_rate."""
+BEHIND_BYTES_MAX = 1 << 16
+"""Of the requests of one connection that wait for the one that is worked on; those after them are left where they are."""
+
+_BEHIND, _KEPT = "behind", "kept"
 
 PIPELINE_MAX = 1000
 """Requests of one connection that may be unanswered; over it nothing more is read until some are."""
@@ -119,6 +122,7 @@ class ClientConnection(FrameProtocol):
         self.muting = Muting(self, context.clock.now)
         self.last_active = time.perf_counter()
         """When a request came, or an answer left."""
+        self._turn = Turn(context.clock.now)
         self._busy_since = 0.0
         self._charged_before = 0.0
         self.metered: ClientIdentity | None = None
@@ -169,7 +173,7 @@ class ClientConnection(FrameProtocol):
         if self.memory is not None:
             self.memory.gone(self)
             self.memory.give_back(self._queued_bytes)
-            self._queued_bytes = 0
+        self._queued_bytes = 0
         if self.door is not None:
             self.door.closed()
         self.waiting_fetch.give_up()
@@ -230,39 +234,54 @@ class ClientConnection(FrameProtocol):
 
     # -- requests ---------------------------------------------------------------------------------------------------------
 
-    def frame_received(self, frame: memoryview) -> None:
+    def frame_received(self, frame: memoryview) -> bool | None:
         started = self.last_active = time.perf_counter()
         self.begin_round(started)
         try:
             if self.door is not None and self.door.takes(frame):
-                return
+                return None
             header = wire.read_header(frame)
             slot = Slot(header.api_key, started, len(frame))
             self.slots.append(slot)
             if header.api_key == PRODUCE and header.api_version >= PRODUCE_VERSION_MIN:
-                produce.serve(self, frame, header, slot)
+                is_taken = produce.serve(self, frame, header, slot)
             elif header.api_key == FETCH:
-                fetch.serve(self, frame, header, slot)
+                is_taken = fetch.serve(self, frame, header, slot)
             else:
-                self._cold_request(frame, header, slot)
+                is_taken = self._cold_request(frame, header, slot)
+            if not is_taken:
+                self.slots.pop()
+                return True
             if slot.out is None:
                 slot.parked, slot.ready = time.perf_counter(), 0.0
         except MalformedRequest as error:
             self.services.context.bad_request(self.client_host, str(error))
             self.close()
-            return
+            return None
         except Exception as error:  # a mistake of ours: the client sees a closed connection, the operator a line
             self.services.context.handler_failed(error)
             self.close()
-            return
+            return None
         if len(self.slots) > PIPELINE_MAX:
             self.pause()
+        return None
+
+    def had_its_turn(self) -> bool:
+        return self._turn.is_over
+
+    def may_go_on(self, client: ClientIdentity, api_key: int) -> bool:
+        """Whether a request may be worked on. If not its frame is to be left: over other connections, too, too much was used."""
+        seconds = self.services.quotas.wait(client, api_key, self.muting.take_waited())
+        if seconds > 0:
+            self.muting.mute(max(milliseconds(seconds), 1))
+        return seconds <= 0
 
     def begin_round(self, now: float) -> None:
         """Measure, from now to the end of the round, the time for which this connection has the event loop."""
         if not self._busy_since:
             self._busy_since = now
             self._charged_before = self.services.quotas.charged_seconds
+            self._turn.begin()
 
     def begin(self, api_key: int, size: int) -> Slot:
         """The place of an answer that is made outside of the handlers."""
@@ -280,6 +299,9 @@ class ClientConnection(FrameProtocol):
             self.close()
 
     def admits(self, size: int) -> bool:
+        if self._cold_task is not None:  # as for one that is here
+            self.hold_frames(_BEHIND)
+            return False
         return self.memory is None or self.memory.admits(self, size)
 
     def give_back(self, size: int) -> None:
@@ -349,7 +371,7 @@ class ClientConnection(FrameProtocol):
         self._kept_bytes += slot.kept_bytes
         if self._kept_bytes > KEPT_BYTES_MAX:
             self._takes_answers.clear()
-            self.hold_frames("kept")
+            self.hold_frames(_KEPT)
 
     def _kept_no_more(self, size: int) -> None:
         was_full = self._kept_bytes > KEPT_BYTES_MAX
@@ -358,7 +380,7 @@ class ClientConnection(FrameProtocol):
             if not self.is_blocked:
                 self._takes_answers.set()
             if self.loop is not None:  # later: this may be the handler of another connection
-                self.loop.call_soon(self.release_frames, "kept")
+                self.loop.call_soon(self.release_frames, _KEPT)
 
     # -- for the handlers of Produce and Fetch ----------------------------------------------------------------------------
 
@@ -373,28 +395,35 @@ class ClientConnection(FrameProtocol):
 
     # -- everything else ------------------------------------------------------------------------------------------------
 
-    def _cold_request(self, frame: memoryview, header: RequestHeader, slot: Slot) -> None:
+    def _cold_request(self, frame: memoryview, header: RequestHeader, slot: Slot) -> bool:
+        """Whether it is taken: one that waits for long must not keep with it what others need to be served (``memory``)."""
+        if self._cold_task is not None and self._queued_bytes + slot.size > BEHIND_BYTES_MAX:
+            self.hold_frames(_BEHIND)
+            return False
         self._cold.append((slot, header, bytes(frame[header.end :])))
+        self._queued_bytes += slot.size
         if self.memory is not None:
-            self._queued_bytes += slot.size
             self.memory.take(self, slot.size)
         if self._cold_task is None:
             self._cold_task = asyncio.ensure_future(self._run_cold())
+        return True
 
     async def _run_cold(self) -> None:
         turn = Turn(self.services.context.clock.now)
         try:
             while self._cold:
+                await self._takes_answers.wait()
+                await self.muting.wait()
+                await self._wait_for_quotas(self._cold[0][1])
                 slot, header, body = self._cold.popleft()
                 self.services.context.stats.times_of(slot.api_key).queued += time.perf_counter() - slot.started
                 slot.parked = 0.0
                 self.answer(slot, [await self._answer_cold(header, body)])
-                if self.memory is not None and self._queued_bytes:  # not of a connection that is gone
+                if self._queued_bytes:  # not of a connection that is gone
                     self._queued_bytes -= slot.size
-                    self.memory.give_back(slot.size)
+                    if self.memory is not None:
+                        self.memory.give_back(slot.size)
                 if self._cold:
-                    await self._takes_answers.wait()
-                    await self.muting.wait()
                     await turn.pass_on()
         except MalformedRequest as error:
             self.services.context.bad_request(self.client_host, str(error))
@@ -404,6 +433,21 @@ class ClientConnection(FrameProtocol):
             self.close()
         finally:
             self._cold_task = None
+            if _BEHIND in self._held and self.loop is not None:
+                self.loop.call_soon(self.release_frames, _BEHIND)
+
+    async def _wait_for_quotas(self, header: RequestHeader) -> None:
+        """Wait while those who share a quota with this client have used too much, over other connections, too."""
+        while (handler := self.services.handlers.get(header.api_key)) and self.services.metadata.image.quotas.is_set:
+            client = RequestContext(self, header)
+            if self._is_of_brokers(handler[0], client):
+                return
+            waited, key = self.muting.take_waited(), header.api_key
+            seconds = self.services.quotas.wait(client, key, waited, header.api_version < STRICT_SINCE.get(key, 0))
+            if seconds <= 0:
+                return
+            self.muting.mute(max(milliseconds(seconds), 1))
+            await self.muting.wait()
 
     async def _answer_cold(self, header: RequestHeader, body: bytes) -> bytes:
         """The frame of the answer; raises MalformedRequest when only closing the connection is left."""
@@ -501,13 +545,16 @@ class ClientConnection(FrameProtocol):
         """The body of the controller's answer; None when it is this broker that has to answer."""
         if not spec.controller_only or self.services.membership.leads:
             return None
-        counts = spec.key in MUTATIONS and self.services.metadata.image.quotas.is_set
+        counts = spec.key in STRICT_SINCE and self.services.metadata.image.quotas.is_set
         client_id = forwarded_for(ctx.principal, ctx.client_id) if counts else None
         try:
             answer = await self.services.membership.forward(spec.key, ctx.api_version, body, client_id)
         except KafkaError:
             return None  # no controller to be reached: the handler says NOT_CONTROLLER in the words of its API
         if counts:  # all of their answers begin with the time to wait
-            self.muting.mute(int.from_bytes(answer[:4], "big"))
+            ms = int.from_bytes(answer[:4], "big")
+            self.muting.mute(ms)
+            if ctx.api_version < STRICT_SINCE[spec.key]:
+                self.services.quotas.changed(ctx, ms)
         await self.services.metadata.caught_up()
         return answer

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 from minikafka.config import BrokerConfig
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.quotas.entities import (
     CONSUMER_BYTE_RATE,
@@ -28,6 +29,8 @@ CLIENTS_MAX = 10_000
 
 CLIENT_ID_KEPT_MAX = 256
 """Characters of a client id that are kept as they are. Of a longer one, which may have 125 KiB, there is a digest."""
+
+_KEYS: dict[int, tuple[str, ...]] = {ApiKey.PRODUCE: (PRODUCER_BYTE_RATE,), ApiKey.FETCH: (CONSUMER_BYTE_RATE,)}
 
 _USER = "User:"
 
@@ -101,12 +104,26 @@ class MutationQuota:
 class _Used:
     """What those who share a quota have used."""
 
-    __slots__ = ("bucket", "limit", "rate")
+    __slots__ = ("bucket", "gate", "limit", "rate", "until")
 
     def __init__(self, limit: float, rate: Rate, bucket: TokenBucket) -> None:
         self.limit = limit
         self.rate = rate
         self.bucket = bucket
+        self.until = float("-inf")
+        """Nothing that counts for it is worked on before."""
+        self.gate = float("-inf")
+        """The same, while it is not counted yet what somebody uses who has waited."""
+
+    def record(self, amount: float, now: float) -> None:
+        """Count an amount."""
+        self.rate.record(amount, now)
+        self.gate = float("-inf")
+
+    def wait(self, seconds: float, now: float) -> int:
+        """Have all who share it wait, on all their connections; the milliseconds."""
+        self.until = max(self.until, now + seconds)
+        return milliseconds(seconds)
 
 
 class ClientQuotas:
@@ -163,7 +180,7 @@ class ClientQuotas:
             now = self._now()
             is_first = used.rate.total(now) <= 0
             used.rate.record(size, now)
-            rate = milliseconds(used.rate.excess(used.limit, now))
+            rate = used.wait(used.rate.excess(used.limit, now), now)
             goes_out = is_first or not (rate or time)
             if not goes_out:
                 used.rate.record(-size, now)
@@ -179,7 +196,8 @@ class ClientQuotas:
     def spent(self, client: QuotaUser, seconds: float) -> None:
         """Count the time that sending an answer took, or else was used; nobody waits for it before the next request."""
         self.charged_seconds += seconds
-        self._recorded(client, REQUEST_PERCENTAGE, seconds * 100)
+        if (used := self._used_by(client, REQUEST_PERCENTAGE)) is not None:
+            used.record(seconds * 100, self._now())
 
     def requested(self, client: QuotaUser, seconds: float) -> int:
         """Count the time that any other request took; the milliseconds to wait."""
@@ -191,24 +209,53 @@ class ClientQuotas:
 
         def throttled(ms: int) -> None:
             self._throttled(client, {CONTROLLER_MUTATION_RATE: ms})
+            if not strict:
+                self.changed(client, ms)
 
         bucket, rate = (None, 0.0) if used is None else (used.bucket, used.limit)
         return MutationQuota(bucket, rate, strict, self._now, throttled)
 
+    def changed(self, client: QuotaUser, ms: int) -> None:
+        """Have a client wait that has changed more of the cluster than it may: it does not know the error."""
+        if (used := self._used_by(client, CONTROLLER_MUTATION_RATE)) is not None:
+            used.wait(ms / 1000, self._now())
+
+    def wait(self, client: QuotaUser, api_key: int, waited: bool, mutates: bool = False) -> float:
+        """Seconds that a request has to wait before it is worked on, for what its client has used, over whatever connection.
+
+        Kafka has the connection wait that used it, so that whoever opens another has no quota.
+
+        Args:
+            client: who asks.
+            api_key: of the request.
+            waited: whether its connection has waited. Those who have go on one at a time: of the time that they use they are not
+                made to wait for all, but for a sample at most, so that all together would have that again and again.
+            mutates: whether what it changes of the cluster counts, and cannot be refused.
+        """
+        keys = [REQUEST_PERCENTAGE, *_KEYS.get(api_key, ())]
+        if mutates:
+            keys.append(CONTROLLER_MUTATION_RATE)
+        now = self._now()
+        shared = [used for key in keys if (used := self._used_by(client, key)) is not None]
+        seconds = max((max(used.until, used.gate) for used in shared), default=now) - now
+        if seconds <= 0 and waited and (time := self._used_by(client, REQUEST_PERCENTAGE)) is not None:
+            time.gate = now + self._window
+        return max(seconds, 0.0)
+
     # -- of whom ----------------------------------------------------------------------------------------------------------
 
-    def _recorded(self, client: QuotaUser, key: str, amount: float) -> int:
+    def _recorded(self, client: QuotaUser, key: str, amount: float, longest: float = float("inf")) -> int:
         used = self._used_by(client, key)
         if used is None:
             return 0
         now = self._now()
-        used.rate.record(amount, now)
-        return milliseconds(used.rate.excess(used.limit, now))
+        used.record(amount, now)
+        return used.wait(min(used.rate.excess(used.limit, now), longest), now)
 
     def _time(self, client: QuotaUser, seconds: float) -> int:
         """As Kafka, nobody waits for the time that requests took longer than for one sample at once."""
         self.charged_seconds += seconds
-        return min(self._recorded(client, REQUEST_PERCENTAGE, seconds * 100), self._window * 1000)
+        return self._recorded(client, REQUEST_PERCENTAGE, seconds * 100, self._window)
 
     def _used_by(self, client: QuotaUser, key: str) -> _Used | None:
         quotas = self._metadata.image.quotas
@@ -228,7 +275,8 @@ class ClientQuotas:
             if len(self._used) >= CLIENTS_MAX:
                 del self._used[next(iter(self._used))]
             used = _Used(limit.value, Rate(self._samples, self._window), TokenBucket(self._burst))
-        used.limit = limit.value
+        if used.limit != limit.value:
+            used.limit, used.until = limit.value, float("-inf")
         self._used[whose] = used
         return used
 

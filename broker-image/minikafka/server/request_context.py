@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
 from minikafka.server.quotas import ClientQuotas, MutationQuota
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 FORWARDED = "forwarded:"
 """Before the client whose request a broker passes on to the controller, which counts what the client changes (KIP-599)."""
+
+STRICT_SINCE: dict[int, int] = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 3}
+"""What counts for controller_mutation_rate, and since which version a client knows the error of what is beyond it (KIP-599)."""
 
 FORWARDED_ID_MAX = 2048
 """As much as is told of a client id, which has no quota of its own when it is so long."""
@@ -63,7 +67,7 @@ class RequestContext:
             self.principal, self.client_id = client_of(self.client_id)
         self.mutation_quota: MutationQuota | None = None
 
-    def mutations(self, quotas: ClientQuotas, strict_since: int) -> MutationQuota:
+    def mutations(self, quotas: ClientQuotas) -> MutationQuota:
         """What this request may change of the cluster."""
-        self.mutation_quota = quotas.mutations(self, strict=self.api_version >= strict_since)
+        self.mutation_quota = quotas.mutations(self, strict=self.api_version >= STRICT_SINCE[self.header.api_key])
         return self.mutation_quota

@@ -34,7 +34,7 @@ class Muting:
         now: seconds.
     """
 
-    __slots__ = ("_connection", "_now", "_timer", "_until")
+    __slots__ = ("_connection", "_now", "_timer", "_until", "_waited")
 
     def __init__(self, connection: Mutable, now: Callable[[], float]) -> None:
         self._connection = weakref.proxy(
@@ -43,11 +43,13 @@ class Muting:
         self._now = now
         self._until = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
+        self._waited = False
 
     def mute(self, ms: int) -> None:
         """Mute for so long from now on. Who is muted already stays so for the longer time."""
         if ms <= 0 or (loop := self._connection.loop) is None:
             return
+        self._waited = True
         self._until = max(self._until, self._now() + ms / 1000)
         if self._timer is None:
             self._connection.hold_frames(_REASON)
@@ -60,6 +62,11 @@ class Muting:
             return
         self._timer = None
         self._connection.release_frames(_REASON)
+
+    def take_waited(self) -> bool:
+        """Whether it was muted since this was asked before."""
+        waited, self._waited = self._waited, False
+        return waited
 
     async def wait(self) -> None:
         """Wait until it is over: for those requests that had been handed on before it began."""
@@ -84,11 +91,20 @@ class Turn:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now, self._since = now, now()
 
+    def begin(self) -> None:
+        """It begins now."""
+        self._since = self._now()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has taken longer than :data:`TURN_SECONDS_MAX`."""
+        return self._now() - self._since > TURN_SECONDS_MAX
+
     async def pass_on(self) -> None:
-        """Serve others, where this turn has taken longer than :data:`TURN_SECONDS_MAX`."""
-        if self._now() - self._since > TURN_SECONDS_MAX:
+        """Serve others, where it is over, and begin another."""
+        if self.is_over:
             await asyncio.sleep(0)
-            self._since = self._now()
+            self.begin()
 
 
 class LoopTime:

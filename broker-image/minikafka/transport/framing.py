@@ -79,9 +79,16 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     # -- for subclasses ------------------------------------------------------------------------------------------------
 
-    def frame_received(self, frame: memoryview) -> None:
-        """One frame without its length; the view is valid until this returns, or until frames that it holds are released."""
+    def frame_received(self, frame: memoryview) -> bool | None:
+        """One frame without its length; the view is valid until this returns, or until frames that it holds are released.
+
+        True: frames are held, and this one is handed on again when they are released.
+        """
         raise NotImplementedError
+
+    def had_its_turn(self) -> bool:
+        """Whether others are to be served before the next frame, though it is here."""
+        return False
 
     def batch_received(self) -> None:
         """Called after all frames of one read were handed on."""
@@ -212,9 +219,14 @@ class FrameProtocol(asyncio.BufferedProtocol):
             end = read_at + 4 + size
             if end > write_at:
                 break
-            self.frame_received(view[read_at + 4 : end])
+            if self.frame_received(view[read_at + 4 : end]):
+                break
             read_at = end
             if self._held or self._closing:
+                break
+            if write_at - end >= 4 and self.had_its_turn() and self.loop is not None:
+                self.hold_frames("turn")
+                self.loop.call_soon(self.release_frames, "turn")
                 break
         self._read_at = read_at
         if not (self._held or self._closing):

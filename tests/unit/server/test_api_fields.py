@@ -111,7 +111,7 @@ async def asked(broker: Broker, key: ApiKey, version: int) -> Used:
     context: Any = SimpleNamespace(
         api_version=version, client_id="test", client_host="127.0.0.1", listener="REPLICATION", inter_broker=True,
         principal="User:ANONYMOUS", connection=SimpleNamespace(heartbeats_of=None),
-        mutations=lambda quotas, _: quotas.mutations(context, strict=True),
+        mutations=lambda quotas: quotas.mutations(context, strict=True),
     )  # fmt: skip
     known = {  # what only the broker knows
         "topic_id": broker.metadata.image.topics[TOPIC].topic_id,

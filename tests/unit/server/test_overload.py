@@ -255,10 +255,20 @@ async def test_a_handshake_that_stalls_is_closed(tmp_path: Path, said: bytes) ->
         assert cluster.brokers[1].stats.limited == {"minikafka.authentication.timeout.ms": 1}
 
 
+def fetch(absent: int = 0) -> dict[str, Any]:
+    """A Fetch that waits for the first record of a partition, or of partitions that are not there."""
+    row = {"current_leader_epoch": -1, "fetch_offset": 0, "log_start_offset": -1, "partition_max_bytes": 1 << 20}
+    partitions = [{"partition": index, **row} for index in range(absent or 1)]
+    topics = [{"topic": "nowhere" if absent else "t", "partitions": partitions}]
+    limits = {"max_wait": 2**31 - 1, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0, "session_epoch": -1}
+    return {"replica_id": -1, "session_id": 0, "topics": topics, "forgotten_topics_data": [], "rack_id": "", **limits}
+
+
+@pytest.mark.parametrize("key", [ApiKey.DESCRIBE_GROUPS, ApiKey.FETCH])
 async def test_others_are_served_between_the_requests_of_a_connection(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: ApiKey
 ) -> None:
-    """300 that came at once, in 19 KB, kept a broker from everybody else for 6 s."""
+    """300 that came at once, in 19 KB, kept a broker from everybody else for 6 s; 8 MB of Fetch that were refused for 3 s."""
     monkeypatch.setattr("minikafka.server.throttling.TURN_SECONDS_MAX", 0.0)
     async with running(tmp_path, 1) as cluster:
         broker = cluster.brokers[1]
@@ -266,13 +276,14 @@ async def test_others_are_served_between_the_requests_of_a_connection(
         answered: list[int] = []
 
         def next_round() -> None:
-            answered.append(sum(broker.stats.times_of(ApiKey.DESCRIBE_GROUPS).counts))
+            answered.append(sum(broker.stats.times_of(key).counts))
             asyncio.get_running_loop().call_soon(next_round)
 
-        await client.ask(ApiKey.DESCRIBE_GROUPS, 5, {"groups": []})
+        version, values = (5, {"groups": []}) if key is ApiKey.DESCRIBE_GROUPS else (11, fetch(absent=1))
+        await client.ask(key, version, values)
         next_round()
         for _ in range(50):
-            client.request(ApiKey.DESCRIBE_GROUPS, 5, {"groups": []})
+            client.request(key, version, values)
         for _ in range(50):
             assert await client.frame()
         assert answered[-1] - answered[0] == 50
@@ -301,15 +312,6 @@ async def test_requests_wait_while_their_client_takes_no_answers(tmp_path: Path)
         assert left[-1] > 0 and connection.is_blocked
         for _ in range(300):
             assert await client.frame()
-
-
-def fetch(absent: int = 0) -> dict[str, Any]:
-    """A Fetch that waits for the first record of a partition, or of partitions that are not there."""
-    row = {"current_leader_epoch": -1, "fetch_offset": 0, "log_start_offset": -1, "partition_max_bytes": 1 << 20}
-    partitions = [{"partition": index, **row} for index in range(absent or 1)]
-    topics = [{"topic": "nowhere" if absent else "t", "partitions": partitions}]
-    limits = {"max_wait": 2**31 - 1, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0, "session_epoch": -1}
-    return {"replica_id": -1, "session_id": 0, "topics": topics, "forgotten_topics_data": [], "rack_id": "", **limits}
 
 
 @pytest.mark.parametrize("key", [ApiKey.METADATA, ApiKey.FETCH])
@@ -351,3 +353,28 @@ async def test_a_client_that_has_gone_is_let_go_though_its_fetch_waits(tmp_path:
         await until(lambda: any(each._mute for each in connections(broker)))
         client.close()
         await until(lambda: not connections(broker))
+
+
+async def test_who_waits_keeps_no_room_that_others_need(cluster: Cluster) -> None:
+    """A JoinGroup waited for another member, and behind it requests took all of queued.max.request.bytes, for half an hour."""
+    broker, may_go_on = cluster.brokers[1], asyncio.Event()
+    spec, handle = broker.services.handlers[ApiKey.LIST_GROUPS]
+
+    async def waits(*args: Any) -> Any:
+        await may_go_on.wait()
+        return await handle(*args)
+
+    broker.services.handlers[ApiKey.LIST_GROUPS] = spec, waits
+    client = await Stranger.at(broker)
+    client.request(ApiKey.LIST_GROUPS, 0, {})
+    names = [{"name": f"{index:0>40000}"} for index in range(20)]
+    for topics in (names[:1], names[:2], names):  # the last one needs a buffer of its own
+        client.request(ApiKey.METADATA, 9, {"topics": topics})
+    (connection,) = await until(lambda: [each for each in connections(broker) if "behind" in each._held])
+    assert connection.memory is not None
+    for _ in range(20):
+        assert await (await Stranger.at(broker)).is_served()
+    assert connection.memory.used < 1 << 16
+    may_go_on.set()
+    for _ in range(4):
+        assert await client.frame()

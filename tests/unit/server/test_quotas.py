@@ -147,6 +147,49 @@ def test_a_consumer_that_never_rests_gets_what_it_may(size: int) -> None:
     assert got / (desk.now - began) == pytest.approx(2e6, rel=0.05)
 
 
+class TestOtherConnections:
+    """Those of a client that has used too much wait as well, or whoever opens another one would have no quota."""
+
+    def test_of_all_who_share_the_quota(self) -> None:
+        desk = Desk(producer_byte_rate=1000.0)
+        assert desk.quotas.produced(ALICE, 12_000, None) == 2000
+        other = ClientIdentity("User:alice", "another")
+        assert desk.quotas.wait(other, ApiKey.PRODUCE, False) == 2.0
+        assert desk.quotas.wait(other, ApiKey.FETCH, False) == desk.quotas.wait(BOB, ApiKey.PRODUCE, False) == 0
+        desk.now += 2.0
+        assert desk.quotas.wait(other, ApiKey.PRODUCE, True) == 0
+
+    def test_another_quota_counts_at_once(self) -> None:
+        desk = Desk(producer_byte_rate=1000.0)
+        desk.quotas.produced(ALICE, 12_000, None)
+        desk.set({"user": None}, producer_byte_rate=1001.0)
+        assert desk.quotas.wait(ALICE, ApiKey.PRODUCE, False) == 0
+
+    def test_those_who_waited_for_time_go_on_one_at_a_time(self) -> None:
+        """Each waits for a sample at most: 40 connections had twelve times what one had."""
+        desk = Desk(request_percentage=1.0)
+        assert desk.quotas.requested(ALICE, 10.0) == 1000
+        desk.now += 1.0
+        assert [desk.quotas.wait(ALICE, ApiKey.METADATA, True) for _ in range(2)] == [0.0, 1.0]
+        desk.now += 0.1
+        assert desk.quotas.requested(ALICE, 0.1) == 1000
+        assert desk.quotas.wait(ALICE, ApiKey.METADATA, True) == 1.0
+        desk.now += 100.0
+        assert desk.quotas.wait(ALICE, ApiKey.METADATA, True) == 0.0
+        desk.quotas.requested(ALICE, 0.0)
+        assert desk.quotas.wait(ALICE, ApiKey.METADATA, True) == 0.0
+
+    def test_of_changes_that_are_not_refused(self) -> None:
+        desk = Desk(controller_mutation_rate=1.0)
+        desk.quotas.mutations(ALICE, strict=True).record(12)
+        with pytest.raises(KafkaError):
+            desk.quotas.mutations(ALICE, strict=True).record(1)
+        assert desk.quotas.wait(ALICE, ApiKey.CREATE_TOPICS, False, mutates=True) == 0
+        desk.quotas.mutations(ALICE, strict=False).record(1)
+        assert desk.quotas.wait(ALICE, ApiKey.CREATE_TOPICS, False, mutates=True) == 2.0
+        assert desk.quotas.wait(ALICE, ApiKey.CREATE_TOPICS, False) == 0
+
+
 def test_sending_takes_time_too() -> None:
     desk = Desk(request_percentage=1.0)
     desk.quotas.spent(ALICE, 0.15)
@@ -323,6 +366,8 @@ async def waits(client: PeerConnection, connection: ClientConnection, cluster: C
 
 def time_is_over(connection: ClientConnection) -> None:
     connection.muting._until = float("-inf")
+    for used in connection.services.quotas._used.values():
+        used.until = float("-inf")
     assert connection.loop is not None
     connection.muting._due(connection.loop)
 
@@ -343,6 +388,32 @@ async def test_a_producer_is_answered_at_once_and_then_not_read(cluster: Cluster
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
     assert 150_000 < messages.millis(answer.throttle_time) < 210_000
     await waits(client, connection, cluster)
+
+
+@pytest.mark.parametrize("kind", ["hot", "cold"])
+async def test_a_new_connection_waits_for_what_the_one_before_used(cluster: Cluster, kind: str) -> None:
+    """545 times the quota was what a client had that opened one for each request."""
+    quota = "producer_byte_rate" if kind == "hot" else "request_percentage"
+    await set_quota(cluster, quota, 1000.0 if kind == "hot" else 0.0001, user=None)
+
+    async def ask(client: PeerConnection) -> Any:
+        if kind == "hot":
+            return await client.request(ApiKey.PRODUCE, 9, produce(200_000))
+        return await client.request(ApiKey.METADATA, 12, {"topics": [], "allow_auto_topic_creation": False})
+
+    client, _ = await waiting_client(cluster)
+    await ask(client)
+    client.close()
+    client, connection = await waiting_client(cluster)
+    asked = asyncio.ensure_future(ask(client))
+    await until(lambda: "throttled" in connection._held)
+    assert not asked.done()
+    if kind == "cold":  # which waits for its time by the clock
+        client.close()
+        return
+    time_is_over(connection)
+    async with asyncio.timeout(DEADLINE):
+        assert await asked
 
 
 @pytest.mark.slow

@@ -13,12 +13,9 @@ from minikafka.server.services import Services
 
 SPEC = ApiSpec(ApiKey.CREATE_PARTITIONS, 0, 3, controller_only=True, unread={"timeout": ANSWERED_WHEN_DONE})
 
-STRICT_SINCE = 3
-"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
-
 
 async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    quota = ctx.mutations(services.quotas, STRICT_SINCE)
+    quota = ctx.mutations(services.quotas)
     named = Counter(topic.name for topic in request.topics)
     results = []
     for topic in {topic.name: topic for topic in request.topics}.values():  # one answer for each name, as in Kafka

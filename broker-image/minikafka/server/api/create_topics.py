@@ -27,12 +27,9 @@ SPEC = ApiSpec(
     },
 )
 
-STRICT_SINCE = 6
-"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
-
 
 async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    quota = ctx.mutations(services.quotas, STRICT_SINCE)
+    quota = ctx.mutations(services.quotas)
     named = Counter(topic.name for topic in request.topics)
     wishes = {topic.name: topic for topic in request.topics}  # one answer for each name, as in Kafka
     results = []

@@ -18,12 +18,9 @@ SPEC = ApiSpec(ApiKey.DELETE_TOPICS, 1, 6, controller_only=True, unread={"timeou
 Wish = tuple[str | None, UUID | None]
 """A topic by name, or by id."""
 
-STRICT_SINCE = 5
-"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
-
 
 async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    quota = ctx.mutations(services.quotas, STRICT_SINCE)
+    quota = ctx.mutations(services.quotas)
     wanted: list[Wish] = [(t.name, t.topic_id) for t in getattr(request, "topics", ())]
     wanted += [(name, None) for name in getattr(request, "topic_names", ())]
     topics = {wish: _topic(services, *wish) for wish in wanted}

@@ -107,18 +107,29 @@ class WaitingFetch:
             self._fetch.give_up()
 
 
-def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader, slot: Slot) -> None:
-    """Read what is asked for; the slot is filled now, or when there is enough, or in time. Raises MalformedRequest."""
+def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader, slot: Slot) -> bool:
+    """Read what is asked for; the slot is filled now, or when there is enough, or in time. False: not before a quota allows it.
+
+    Raises MalformedRequest.
+    """
     version = header.api_version
     if not codec.MIN_SUPPORTED <= version <= codec.MAX_SUPPORTED:
         raise MalformedRequest(f"Fetch v{version} is not supported")
     request = codec.decode_fetch(frame, header.end, version)
     request.max_bytes = min(request.max_bytes, connection.services.context.config.fetch_max_bytes)
     if connection.services.metadata.image.quotas.is_set and request.replica_id < 0:
-        client = connection.metered = connection.client(header)
+        client = connection.client(header)
+        if not connection.may_go_on(client, SPEC.key):
+            return False
+        connection.metered = client
         allowed = connection.services.quotas.fetch_bytes_max(client)
         request.max_bytes = request.max_bytes if allowed is None else min(request.max_bytes, allowed)
     request.min_bytes = min(request.min_bytes, request.max_bytes)
+    _serve(connection, header, slot, request)
+    return True
+
+
+def _serve(connection: ClientConnection, header: RequestHeader, slot: Slot, request: FetchRequest) -> None:
     if request.replica_id >= 0:
         slot.api_key = FOLLOWER_FETCH
     denied: FetchTopics = []

@@ -48,14 +48,27 @@ Batches = list[tuple[memoryview, LogConfig]]
 Results = list[tuple[str, list[PartitionResult]]]
 
 
-def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader, slot: Slot) -> None:
-    """Append what is in the frame; the slot is filled now, or when enough replicas have it. Raises MalformedRequest."""
+def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader, slot: Slot) -> bool:
+    """Append what is in the frame; the slot is filled now, or when enough replicas have it. False: not before a quota allows it.
+
+    Raises MalformedRequest.
+    """
     version = header.api_version
     if version > codec.MAX_SUPPORTED:
         raise MalformedRequest(f"Produce v{version} is not supported")
     request = codec.decode_produce(frame, header.end, version)
-    if request.acks and connection.services.metadata.image.quotas.is_set:
-        connection.metered = connection.client(header)
+    if connection.services.metadata.image.quotas.is_set:
+        client = connection.client(header)
+        if not connection.may_go_on(client, SPEC.key):
+            return False
+        if request.acks:
+            connection.metered = client
+    _serve(connection, header, slot, request)
+    return True
+
+
+def _serve(connection: ClientConnection, header: RequestHeader, slot: Slot, request: ProduceRequest) -> None:
+    version = header.api_version
     attributes = codec.attributes_of_any(request)
     refused = ErrorCode.NONE
     if request.acks not in ACKS:
