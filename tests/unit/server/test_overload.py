@@ -355,7 +355,8 @@ async def test_a_client_that_has_gone_is_let_go_though_its_fetch_waits(tmp_path:
         await until(lambda: not connections(broker))
 
 
-async def test_who_waits_keeps_no_room_that_others_need(cluster: Cluster) -> None:
+@pytest.mark.parametrize("sizes", [(1, 2, 20), (20,)], ids=["large ones at last", "a large one"])
+async def test_who_waits_keeps_no_room_that_others_need(cluster: Cluster, sizes: tuple[int, ...]) -> None:
     """A JoinGroup waited for another member, and behind it requests took all of queued.max.request.bytes, for half an hour."""
     broker, may_go_on = cluster.brokers[1], asyncio.Event()
     spec, handle = broker.services.handlers[ApiKey.LIST_GROUPS]
@@ -367,14 +368,13 @@ async def test_who_waits_keeps_no_room_that_others_need(cluster: Cluster) -> Non
     broker.services.handlers[ApiKey.LIST_GROUPS] = spec, waits
     client = await Stranger.at(broker)
     client.request(ApiKey.LIST_GROUPS, 0, {})
-    names = [{"name": f"{index:0>40000}"} for index in range(20)]
-    for topics in (names[:1], names[:2], names):  # the last one needs a buffer of its own
-        client.request(ApiKey.METADATA, 9, {"topics": topics})
+    for size in sizes:  # the largest one needs a buffer of its own
+        client.request(ApiKey.METADATA, 9, {"topics": [{"name": f"{index:0>40000}"} for index in range(size)]})
     (connection,) = await until(lambda: [each for each in connections(broker) if "behind" in each._held])
     assert connection.memory is not None
     for _ in range(20):
         assert await (await Stranger.at(broker)).is_served()
     assert connection.memory.used < 1 << 16
     may_go_on.set()
-    for _ in range(4):
+    for _ in range(1 + len(sizes)):
         assert await client.frame()
