@@ -16,7 +16,7 @@ from minikafka.local.layout import CLIENTS, client_protocol
 from minikafka.local.ports import HOST
 from minikafka.security import jaas
 from minikafka.security.sasl_client import Login
-from minikafka.security.tls import TlsSettings, normal_pem
+from minikafka.security.tls import TlsSettings, normal_pem, pem_blocks
 
 OWN_USER = "minikafka-testing"
 """As whom verbs and commands on the cluster's folder ask brokers."""
@@ -29,7 +29,6 @@ _USERS = f"{LISTENER}plain.sasl.jaas.config"
 _KEYSTORE_TYPE = f"{LISTENER}ssl.keystore.type"
 _CHAIN = f"{LISTENER}ssl.keystore.certificate.chain"
 _KEY = f"{LISTENER}ssl.keystore.key"
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 DAYS = 365
 """Of the certificates, which are never renewed."""
 EXTRA = "tls: needs the extra 'testing': pip install 'minikafka[testing]'"
@@ -95,7 +94,7 @@ def users_of(config: Mapping[str, str]) -> list[str]:
 
 def authority_of(config: Mapping[str, str]) -> str | None:
     """Return the certificate, in PEM, that clients are to trust, the last of the brokers' chain; None without TLS."""
-    found = _CERTIFICATE.findall(config.get(_CHAIN, ""))
+    found = pem_blocks(config.get(_CHAIN, ""), "CERTIFICATE")
     return normal_pem(_CHAIN, found[-1]) if found else None
 
 

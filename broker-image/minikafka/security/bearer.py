@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 from hmac import compare_digest
-from pathlib import Path
 
-from minikafka.security.fresh import Fresh
+from minikafka.security.fresh import Fresh, read_at_most
 
 TOKENS_KEY = "minikafka.metrics.tokens.path"
 TOKENS_MAX = 16
+_BYTES_MAX = 64 << 10
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{16,512}=*")
 _ALLOWED = f"allowed: a file with 1 to {TOKENS_MAX} tokens, each a line of 16 to 512 of A-Z a-z 0-9 - . _ ~ + / ="
 
@@ -32,7 +32,7 @@ def is_token(text: str) -> bool:
 def read_tokens(path: str, key: str = TOKENS_KEY) -> tuple[str, ...]:
     """Read a file of tokens, which is named by this setting. Raises TokensUnusable."""
     try:
-        lines = Path(path).read_text(encoding="ascii").split("\n")
+        lines = read_at_most(path, _BYTES_MAX).decode("ascii").split("\n")
     except OSError as error:
         raise TokensUnusable(f"{key}={path}: {error.strerror or error}; {_ALLOWED}") from None
     except ValueError:  # no ASCII in it, or a null character in the path

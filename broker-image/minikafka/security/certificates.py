@@ -182,7 +182,7 @@ def replaced_by(signing: str, trusted: str, known: str) -> list[str]:
     signer = _read(signing)
     if signer is None:
         return []
-    there, expected = _all_in(trusted), _all_in(known)
+    there, expected = dict.fromkeys(_all_in(trusted)), frozenset(_all_in(known))
     begins = signer.not_valid_before_utc
     unknown = [one for one in there if one not in expected]
     return [_pem(one) for one in unknown if signer not in there or one.not_valid_before_utc > begins]

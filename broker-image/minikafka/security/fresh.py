@@ -1,14 +1,28 @@
-"""What is made of files, as they are now: made anew when one of them has changed, and kept when that fails."""
+"""What is made of files, as they are now: made anew when one of them has changed, and kept when that fails.
+
+Each has a size that it may have: what is in the place of a file may be another, or one without an end.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 _Signature = tuple[tuple[int, int, int] | None, ...]
+
+
+def read_at_most(path: str, bytes_max: int) -> bytes:
+    """Read a file. Raises OSError, also where it has more bytes than that, and ValueError for what is no path."""
+    with Path(path).open("rb") as file:
+        data = file.read(bytes_max + 1)
+    if len(data) > bytes_max:
+        raise OSError(errno.EFBIG, f"more than {bytes_max} bytes")
+    return data
 
 
 class Fresh(Generic[T]):

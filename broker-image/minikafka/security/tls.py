@@ -13,10 +13,9 @@ import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from minikafka.security.ciphers import restrict
-from minikafka.security.fresh import Fresh
+from minikafka.security.fresh import Fresh, read_at_most
 from minikafka.security.tls_stream import tls_reason
 
 KEYSTORE, TRUSTSTORE = "ssl.keystore", "ssl.truststore"
@@ -25,8 +24,11 @@ CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required"
 REVOKED = "X509 CRL"
 """A list of revoked certificates (RFC 7468, 6); Kafka has no setting for it, and Java one of the whole process."""
 
+PEM_BYTES_MAX = 16 << 20
+"""Of a file. The certificates that a system trusts are a quarter of a MiB, a Secret is one; large are only CRLs."""
+
 _LOOSE_END = re.compile(r"-----(BEGIN|END)\b|-----[A-Z]+$")
-_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_MARK = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]+)-----")
 
 
 class TlsSettingsError(ValueError):
@@ -57,24 +59,51 @@ class TlsSettings:
         return bool(self.truststore_location or self.truststore_certificates)
 
 
+def _parts(text: str) -> tuple[list[tuple[str, str]], str]:
+    """The blocks of a text, each as its label and what is in it, and what is beside them.
+
+    A block begins at the last beginning before its end: a text is read once, whatever in it has no end.
+    """
+    blocks, beside, at = [], [], 0
+    begun: re.Match[str] | None = None
+    for mark in _MARK.finditer(text):
+        if mark[1] == "BEGIN":
+            begun = mark
+        elif begun is not None and begun[2] == mark[2]:
+            beside.append(text[at : begun.start()])
+            blocks.append((mark[2], text[begun.end() : mark.start()]))
+            begun, at = None, mark.end()
+    return blocks, "".join([*beside, text[at:]])
+
+
+def pem_blocks(text: str, label: str) -> list[str]:
+    """The blocks with this label, as they stand in a text."""
+    return [f"-----BEGIN {label}-----{body}-----END {label}-----" for found, body in _parts(text)[0] if found == label]
+
+
 def normal_pem(where: str, text: str) -> str:
     """The blocks of a text, with line breaks where OpenSSL wants them: in a properties file it may stand on one line.
 
     Raises TlsSettingsError for a block without its end: the file is being written, and OpenSSL would take what there is.
     """
-    if _LOOSE_END.search(_BLOCK.sub("", text).rstrip()):
+    found, beside = _parts(text)
+    if _LOOSE_END.search(beside.rstrip()):
         raise TlsSettingsError(f"{where}: a block has no beginning or no end; allowed: all of a text in PEM format")
     blocks = []
-    for label, body in _BLOCK.findall(text):
+    for label, body in found:
         # headers of old encrypted keys ("DEK-Info: ...") end at an empty line, and stay as they are
-        lines = body.strip() if ":" in body else "\n".join(re.findall(".{1,64}", "".join(body.split())))
+        lines = (
+            "\n".join(body.strip().splitlines())
+            if ":" in body
+            else "\n".join(re.findall(".{1,64}", "".join(body.split())))
+        )
         blocks.append(f"-----BEGIN {label}-----\n{lines}\n-----END {label}-----\n")
     return "".join(blocks)
 
 
 def _read(key: str, path: str) -> str:
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_at_most(path, PEM_BYTES_MAX).decode()
     except OSError as error:
         raise TlsSettingsError(f"{key}={path}: {error.strerror}; allowed: a file that can be read") from None
     except UnicodeDecodeError:
@@ -135,10 +164,10 @@ def _load_truststore(context: ssl.SSLContext, settings: TlsSettings) -> None:
     else:
         context.load_default_certs()
         return
-    for found in _BLOCK.finditer(text):
-        if "CRL" in found[1] and found[1] != REVOKED:  # else it would be passed over, and revoke nothing
-            raise TlsSettingsError(f"{where}: a block named {found[1]}; allowed: CERTIFICATE and {REVOKED}")
-    lists = "".join(found.group() + "\n" for found in _BLOCK.finditer(text) if found[1] == REVOKED)
+    for label, _ in _parts(text)[0]:
+        if "CRL" in label and label != REVOKED:  # else it would be passed over, and revoke nothing
+            raise TlsSettingsError(f"{where}: a block named {label}; allowed: CERTIFICATE and {REVOKED}")
+    lists = "".join(f"{block}\n" for block in pem_blocks(text, REVOKED))
     try:
         context.load_verify_locations(cadata=text)
         if lists:  # each authority of a chain needs one then, that is not out of date

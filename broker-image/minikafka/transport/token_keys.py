@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from minikafka.config import ConfigError
 from minikafka.config.oauth_settings import JWKS_URL, OAuthSettings
-from minikafka.security.fresh import Fresh
+from minikafka.security.fresh import Fresh, read_at_most
 from minikafka.security.oauthbearer import AccessToken, path_of
 from minikafka.security.tls import TlsSettingsError, client_context
 
@@ -71,11 +70,11 @@ class KeysInFile:
     next_round = None
 
     def __init__(self, path: str, settings: OAuthSettings, changed: Changed) -> None:
-        from minikafka.security.access_tokens import KeysRefused, read_keys, read_token
+        from minikafka.security.access_tokens import KEY_SET_BYTES_MAX, KeysRefused, read_keys, read_token
 
         def read() -> tuple[Key, ...]:
             try:
-                return read_keys(Path(path).read_bytes())
+                return read_keys(read_at_most(path, KEY_SET_BYTES_MAX))
             except OSError as error:
                 raise KeysRefused(error.strerror or str(error)) from None
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from minikafka_kube.kinds import Object
 from minikafka_kube.names import APPLIED_ANNOTATION
 
-_QUANTITY = re.compile(r"([+-]?[0-9]*\.?[0-9]+)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|)")
+_QUANTITY = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|)")
 _FACTORS: Final = {
     "": Decimal(1),
     "m": Decimal("0.001"),

@@ -36,6 +36,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     for text, problem in (
         ("", "0 tokens"),
+        ("\n" * (1 << 17), "more than 65536 bytes"),
         (f"{ONE}\nshort\n", "line 2 is no token"),
         (f"{ONE} {TWO}", "line 1 is no token"),
         ("\n".join(f"{ONE}{number}" for number in range(TOKENS_MAX + 1)), f"{TOKENS_MAX + 1} tokens"),
@@ -75,7 +76,7 @@ def test_a_file_that_is_mended_by_its_permissions_counts(tmp_path: Path, monkeyp
     accepted = AcceptedTokens(str(path))
     with monkeypatch.context() as patch:
         patch.setattr(
-            Path, "read_text", Mock(side_effect=PermissionError(13, "Permission denied"))
+            "minikafka.security.bearer.read_at_most", Mock(side_effect=PermissionError(13, "Permission denied"))
         )  # root may read all
         path.write_text(TWO)
         path.chmod(0o000)

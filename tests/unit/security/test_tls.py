@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from minikafka.log.filesystem import RealFileSystem
 from minikafka.security.ciphers import openssl_name
 from minikafka.security.tls import (
+    PEM_BYTES_MAX,
     FreshContext,
     TlsSettings,
     TlsSettingsError,
@@ -357,6 +359,28 @@ def test_pem_on_one_line() -> None:
     on_one_line = " ".join(broker_keystore().split("\n"))
     assert normal_pem("k", on_one_line) == normal_pem("k", broker_keystore()) == broker_keystore().replace("\r", "")
     assert normal_pem("k", f"-----\n{authority().pem}-----\n") == authority().pem, "a line of dashes is a comment"
+
+
+def test_what_has_no_end_is_read_once() -> None:
+    """A text was read to its end for each beginning of a block: 1 MiB of them held the operator for six minutes."""
+    began = time.process_time()
+    for text in ("-----BEGIN A-----\n" * 10_000, authority().pem + "-----BEGIN A-----\n-----END B-----\n" * 5_000):
+        with pytest.raises(TlsSettingsError, match="a block has no beginning or no end"):
+            normal_pem("k", text)
+    assert time.process_time() - began < 2
+
+
+def test_a_block_that_is_begun_in_another_is_refused() -> None:
+    with pytest.raises(TlsSettingsError, match="a block has no beginning or no end"):
+        normal_pem("k", f"-----BEGIN CERTIFICATE-----\n{authority().pem}")
+
+
+def test_a_file_has_a_size(tmp_path: Path) -> None:
+    path = tmp_path / "keys.pem"
+    with path.open("wb") as file:
+        file.truncate(PEM_BYTES_MAX + 1)
+    with pytest.raises(TlsSettingsError, match=r"^ssl\.keystore\.location=.*: more than 16777216 bytes; allowed: "):
+        server_context(TlsSettings(keystore_location=str(path)))
 
 
 class Told:
