@@ -17,6 +17,7 @@ from joserfc.jwk import ECKey, JWKRegistry, OKPKey, RSAKey
 from joserfc.jwt import ClaimsOption, JWTClaimsRegistry
 
 from minikafka.security.oauthbearer import TOKEN_BYTES_MAX, AccessToken, TokenRefused, TokenRules
+from minikafka.security.principal import ANONYMOUS
 
 ALGORITHMS = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519",
@@ -33,6 +34,7 @@ EXPIRES_MAX = float(2**32)
 
 _HEADER_BYTES_MAX, _SIGNATURE_BYTES_MAX = 16 << 10, 4 << 10
 _UNREADABLE = "the token cannot be read"
+_NOBODY = ANONYMOUS.removeprefix("User:")
 _OF_CERTIFICATE = "CN="
 """So principals of certificates begin, those of brokers on Kubernetes too; at many an issuer people choose their names."""
 
@@ -102,6 +104,8 @@ def read_token(token: str, keys: Sequence[Key], rules: TokenRules, now: float) -
         raise TokenRefused("the subject is too long, or no text")
     if subject.startswith(_OF_CERTIFICATE):
         raise TokenRefused("the subject is the name of a certificate")
+    if subject == _NOBODY:
+        raise TokenRefused("the subject is the name of who has not logged in")
     scope = claims.get(rules.scope_claim_name, "")
     if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(each, str) for each in scope)):
         raise TokenRefused("the token's scope is no text")

@@ -97,6 +97,7 @@ def unexpected(claim: str) -> str:
         ("a long subject", token(sub="x" * (SUBJECT_BYTES_MAX + 1)), "the subject is too long, or no text"),
         ("half a character", token(sub="\ud800"), "the subject is too long, or no text"),
         ("as who shows a certificate", token(sub="CN=demo-broker,O=minikafka.dev"), "the subject is the name of a certificate"),
+        ("as who has not logged in", token(sub="ANONYMOUS"), "the subject is the name of who has not logged in"),
         ("a scope that is no text", token(scope={"a": 1}), "the token's scope is no text"),
         ("a list of scopes that are no texts", token(scope=[1]), "the token's scope is no text"),
         # what is no token
