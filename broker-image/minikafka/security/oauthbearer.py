@@ -19,6 +19,13 @@ MECHANISM = "OAUTHBEARER"
 TOKEN_BYTES_MAX = 64 << 10
 """Of a token; those with many claims have some thousands."""
 
+MESSAGE_BYTES_MAX = TOKEN_BYTES_MAX + (4 << 10)
+"""Of a client's message in any mechanism, whatever its requests may have: it is read while nobody else is served, and before
+anybody knows who has sent it. A token is the largest thing in one."""
+
+_PAIRS_MAX = 16
+"""Beside the token: host and port (RFC 7628), and extensions (KIP-342), of which known ones are two."""
+
 INVALID_TOKEN = b'{"status":"invalid_token"}'
 """All that a client is told of a token that is refused, whatever is wrong with it."""
 
@@ -71,6 +78,8 @@ class ClientFirst:
 
 def read_first(message: bytes) -> ClientFirst:
     """Read it. Raises ValueError."""
+    if len(message) > MESSAGE_BYTES_MAX or message.count(END) > _PAIRS_MAX + 3:
+        raise ValueError("too long")
     match = _FIRST.fullmatch(message.decode())
     if match is None:
         raise ValueError("not as RFC 7628 has it")

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
-from minikafka.security.oauthbearer import INVALID_TOKEN, Believe, TokenRefused, read_first
+from minikafka.security.oauthbearer import INVALID_TOKEN, MESSAGE_BYTES_MAX, Believe, TokenRefused, read_first
 from minikafka.security.scram import ITERATIONS_MIN, ScramCredential, ScramError, ScramServer, Shape, decoy
 
 Credentials = Callable[[str, str], ScramCredential | None]
@@ -67,7 +67,7 @@ class Plain:
     def step(self, message: bytes) -> bytes:
         public = "Authentication failed: Invalid username or password"
         try:
-            parts = message.decode().split("\0")
+            parts = message.decode().split("\0") if len(message) <= MESSAGE_BYTES_MAX else []
         except UnicodeDecodeError:
             parts = []
         if len(parts) != 3 or not parts[1] or not parts[2]:
@@ -118,6 +118,8 @@ class Scram:
     def step(self, message: bytes) -> bytes:
         public = _invalid_credentials(self._mechanism)
         try:
+            if len(message) > MESSAGE_BYTES_MAX:
+                raise ScramError("a message is too long")
             if not self._begun:
                 self._begun = True
                 user = self._exchange.hello(message)

@@ -22,6 +22,10 @@ NUMBERS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
 """As Kafka takes them."""
 
+_ASKED_MAX = 4 * ITERATIONS_MAX
+"""That a client makes, which a broker is too, on its event loop: some 50 ms. Kafka's brokers, and those of others that have its
+limits, ask for a quarter at most; whoever answers in a broker's place may ask for any number before it has shown anything."""
+
 SALT_BYTES = 24
 """Of salts that are made here."""
 
@@ -228,7 +232,7 @@ class ScramClient:
         if match is None or not match["nonce"].startswith(self._nonce) or match["nonce"] == self._nonce:
             raise ScramError("the server's first message is wrong")
         iterations = int(match["iterations"])
-        if not ITERATIONS_MIN <= iterations <= 1_000_000:
+        if not ITERATIONS_MIN <= iterations <= _ASKED_MAX:
             raise ScramError(f"the server asks for {iterations} iterations")
         mechanism = self._mechanism
         salted = salted_password(mechanism, self._password, _bytes(match["salt"]), iterations)

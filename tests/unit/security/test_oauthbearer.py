@@ -8,6 +8,7 @@ import pytest
 from minikafka.security.oauthbearer import (
     END,
     INVALID_TOKEN,
+    MESSAGE_BYTES_MAX,
     TOKEN_BYTES_MAX,
     AccessToken,
     ClientFirst,
@@ -36,6 +37,8 @@ def believe(token: str) -> AccessToken:
     [
         (first_message("t.o-k_"), ClientFirst("t.o-k_")),
         (b"n,a=a=2Cl=3Dice,\x01auth=bEARER  t\x01\x01", ClientFirst("t", "a,l=ice")),
+        (first_message("t" * TOKEN_BYTES_MAX), ClientFirst("t" * TOKEN_BYTES_MAX)),
+        (b"n,,\x01auth=Bearer t\x01" + b"a=b\x01" * 16 + b"\x01", ClientFirst("t")),
         (b"n,,\x01host=h:1\x01auth=Bearer t\x01logicalCluster=lkc 1\x01\x01", ClientFirst("t")),
     ]
 )
@@ -66,6 +69,8 @@ def test_a_first_message(message: bytes, found: ClientFirst) -> None:
         b"n,,\x01auth=Bearer t\x01a1=x\x01\x01",
         b"n,,\x01auth=Bearer t\x01a=\x01\x01",
         b"n,,\x01auth=Bearer t\x01a=\xc3\xa4\x01\x01",
+        b"n,,\x01auth=Bearer t\x01" + b"a=b\x01" * 17 + b"\x01",
+        b"n,,\x01auth=Bearer t\x01a=" + b"b" * MESSAGE_BYTES_MAX + b"\x01\x01",
     ]
 )
 def test_a_first_message_of_oauthbearer_that_is_refused(message: bytes) -> None:

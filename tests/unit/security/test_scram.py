@@ -6,6 +6,7 @@ import re
 
 import pytest
 from minikafka.metadata.image import SCRAM, ClusterImage
+from minikafka.security.oauthbearer import MESSAGE_BYTES_MAX
 from minikafka.security.sasl_client import AuthenticationError, Login, exchange
 from minikafka.security.sasl_server import NotAuthenticated, Plain, Scram
 from minikafka.security.scram import (
@@ -155,7 +156,16 @@ def test_a_last_message_that_is_refused(final: bytes) -> None:
         server.final(final.replace(b"{n}", b"clientserver"))
 
 
-@pytest.mark.parametrize("answer", [b"r=other,s=AAAA,i=4096", b"r=mine,s=AAAA,i=4096", b"r=mine2,s=AAAA,i=1", b"e=x"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"r=other,s=AAAA,i=4096",
+        b"r=mine,s=AAAA,i=4096",
+        b"r=mine2,s=AAAA,i=1",
+        b"r=mine2,s=AAAA,i=65537",
+        b"e=x",
+    ],
+)
 def test_a_client_does_not_believe_every_server(answer: bytes) -> None:
     with pytest.raises(ScramError):
         ScramClient(SHA_256, "u", "pw", "mine").final(answer)
@@ -168,6 +178,19 @@ def test_a_server_that_does_not_know_the_password_is_noticed() -> None:
     server.hello(ScramClient(SHA_256, "u", "pw", "x").first())
     with pytest.raises(AuthenticationError):
         steps.send(server.first(credential_of(SHA_256, "pw")))
+
+
+def test_no_long_message_is_read() -> None:
+    """Others wait while it is read, and it may be a stranger's."""
+    long = b"x" * MESSAGE_BYTES_MAX
+    with pytest.raises(NotAuthenticated, match="cannot be read"):
+        Plain({"alice": "right"}).step(b"\0alice\0" + long)
+    with pytest.raises(NotAuthenticated, match="a message is too long"):
+        Scram(SHA_256, lambda mechanism, user: None, b"secret").step(b"n,,n=" + long + b",r=abc")
+    begun = Scram(SHA_256, lambda mechanism, user: None, b"secret")
+    begun.step(b"n,,n=bob,r=abc")
+    with pytest.raises(NotAuthenticated, match="a message is too long"):
+        begun.step(b"c=biws,r=" + long + b",p=AAAA")
 
 
 def test_plain() -> None:
