@@ -9,9 +9,8 @@ import socket
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
 
-from minikafka.local.errors import PortInUse
+from minikafka.local.errors import ClusterError, PortInUse
 from minikafka.local.process import command_line, running
 
 HOST = "127.0.0.1"
@@ -69,34 +68,60 @@ def free_base_port(brokers: int, rng: random.Random | None = None) -> int:
         ports = [port for n in range(brokers) for port in (*ports_of(base + n), *proxy_ports_of(base + n))]
         if all(map(is_free, ports)) and _reserve(ports):
             return base
-    raise OSError(f"found no {brokers} free ports in a row between 20000 and 32000")
+    raise PortInUse(f"found no {brokers} free ports in a row between 20000 and 32000")
 
 
 _RESERVED_TOGETHER = 10
-_reserved: dict[int, IO[bytes]] = {}
+_reserved: dict[int, int] = {}
 """A locked file for each ten ports that this process may use; the kernel lets go of them at its end, however it ends."""
 
 
 def _reserve(ports: Iterable[int]) -> bool:
     """Take these ports, or none of them when another process has one, or this one has asked before."""
-    folder = Path(tempfile.gettempdir()) / f"minikafka-ports-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    taken: dict[int, IO[bytes]] = {}
+    folder = _own_folder()
+    try:
+        return _reserve_in(folder, ports)
+    finally:
+        os.close(folder)
+
+
+def _own_folder() -> int:
+    """Open the folder of those files. Others may have made one of its name, with links to files of this user in it.
+
+    Raises ClusterError where nobody else may be kept out of it.
+    """
+    path = Path(tempfile.gettempdir()) / f"minikafka-ports-{os.getuid()}"
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise ClusterError(f"{path}: {error.strerror}; allowed: a folder of this user, or another TMPDIR") from error
+    status = os.fstat(folder)
+    if status.st_uid != os.getuid() or status.st_mode & 0o077:
+        os.close(folder)
+        raise ClusterError(
+            f"{path}: others may write there; allowed: a folder of this user with mode 0700, or another TMPDIR"
+        )
+    return folder
+
+
+def _reserve_in(folder: int, ports: Iterable[int]) -> bool:
+    taken: dict[int, int] = {}
     for ten in sorted({port // _RESERVED_TOGETHER for port in ports}):
         if ten in _reserved:
             break
-        file: IO[bytes] = (folder / str(ten)).open("wb")
+        file = os.open(str(ten), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            file.close()
+            os.close(file)
             break
         taken[ten] = file
     else:
         _reserved.update(taken)
         return True
     for file in taken.values():
-        file.close()
+        os.close(file)
     return False
 
 
