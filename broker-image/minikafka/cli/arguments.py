@@ -201,5 +201,5 @@ def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     values: dict[str, str] = {}
     for key, value in pairs:
         if values.setdefault(key, value) != value:
-            raise bad_input(f"{key} is given twice: {values[key]!r} and {value!r}")
+            raise bad_input(f"{key} is given twice, with different values")
     return values

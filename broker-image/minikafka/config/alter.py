@@ -5,6 +5,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from minikafka.config.keys import ConfigError, ConfigType, Key
+from minikafka.config.refusals import shown_value
 
 
 class AlterOperation(IntEnum):
@@ -44,7 +45,9 @@ def altered(
             continue
         key = keys.get(name)
         if key is None or key.type is not ConfigType.LIST:
-            raise ConfigError(f"{name}={value}: not a list that could be added to; allowed: SET, DELETE")
+            raise ConfigError(
+                f"{name}={shown_value(name, value)}: not a list that could be added to; allowed: SET, DELETE"
+            )
         items = [item.strip() for item in result.get(name, in_force.get(name, "")).split(",") if item.strip()]
         given = [item.strip() for item in value.split(",") if item.strip()]
         if operation == AlterOperation.APPEND:

@@ -14,6 +14,7 @@ from minikafka.config.listeners import advertised_default, check_listeners
 from minikafka.config.properties import expand_environment, read_properties
 from minikafka.config.refusals import refusal
 from minikafka.config.topic import TopicConfig, parse_topic_overrides
+from minikafka.security.shown import shown
 from minikafka.security.tls import TlsSettings
 
 BROKER_KEYS: dict[str, Key[Any]] = declared(BrokerKeys)
@@ -238,7 +239,7 @@ class BrokerConfig(BrokerKeys):
                 yield f"sasl.oauthbearer.expected.audience is not set: listener {name} takes tokens that are for others"
         for name, value in self.static.items():
             if not is_of_a_listener(name) and BROKER_KEYS[name].unused:
-                yield f"{name}={value} is accepted and not used yet"
+                yield f"{name}={BROKER_KEYS[name].shown(value)} is accepted and not used yet"
         if 2 * self.broker_heartbeat_interval_ms > self.broker_session_timeout_ms:
             yield (
                 f"broker.heartbeat.interval.ms={self.broker_heartbeat_interval_ms} is more than half of "
@@ -263,9 +264,11 @@ def validate_dynamic(overrides: Mapping[str, str], *, per_broker: bool) -> None:
         if key is None:
             problems.append(refusal(name, value, BROKER_KEYS))
         elif key.update is Update.READ_ONLY:
-            problems.append(f"{name}={value}: cannot be changed while the broker runs; allowed: in its properties file")
+            problems.append(
+                f"{name}={key.shown(value)}: cannot be changed while the broker runs; allowed: in its properties file"
+            )
         elif key.update is Update.PER_BROKER and not per_broker:
-            problems.append(f"{name}={value}: cannot be the default of all brokers; allowed: for one broker")
+            problems.append(f"{name}={key.shown(value)}: cannot be the default of all brokers; allowed: for one broker")
         else:
             try:
                 key.read(value)
@@ -281,7 +284,7 @@ def _without_aliases(properties: Mapping[str, str]) -> dict[str, str]:
         value = found.pop(alias, None)
         if value is not None and found.setdefault(name, value).strip() != value.strip():
             raise ConfigError(
-                f"{alias}={value}: contradicts {name}={found[name]}; allowed: the same value, or one of them"
+                f"{alias}={shown(value)}: contradicts {name}={shown(found[name])}; allowed: the same value, or one of them"
             )
     return found
 

@@ -13,6 +13,7 @@ from minikafka.config.keys import ConfigError, Key, class_name, declared, one_of
 from minikafka.config.listener_security import tls_problems, tls_settings
 from minikafka.config.oauth_settings import TOKEN_URL
 from minikafka.config.properties import read_properties
+from minikafka.config.refusals import shown_name
 from minikafka.config.security_keys import MECHANISMS, OAUTHBEARER_PACKAGE, Security
 from minikafka.security.bearer import TOKENS_KEY
 from minikafka.security.jaas import MODULES, LoginModule, parse_for
@@ -61,7 +62,7 @@ def read_client_security(path: str | Path) -> ClientSecurity:
 def client_security(properties: Mapping[str, str]) -> ClientSecurity:
     """From keys and values. Raises ConfigError, one line for each refused setting."""
     problems = [
-        f"{name}: not a setting of how connections are secured; allowed: {', '.join(sorted(KEYS))}"
+        f"{shown_name(name)}: not a setting of how connections are secured; allowed: {', '.join(sorted(KEYS))}"
         for name in properties
         if name not in KEYS
     ]

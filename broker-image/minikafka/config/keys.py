@@ -10,10 +10,13 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Generic, Self, TypeVar, overload
 
+from minikafka.security.shown import HIDDEN, one_line, shown
+
 T = TypeVar("T")
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+_PROBLEM_MAX = 4000
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
 
@@ -56,8 +59,8 @@ class ConfigError(ValueError):
     """One or more refused settings. Each of ``problems`` is one line: ``key=value: what is wrong; allowed: ...``."""
 
     def __init__(self, *problems: str) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
+        self.problems = tuple(one_line(problem, _PROBLEM_MAX) for problem in problems)
+        super().__init__("\n".join(self.problems))
 
 
 class InvalidValue(ValueError):
@@ -138,12 +141,22 @@ class Key(Generic[T]):
     def read(self, text: str) -> T:
         """Parse ``text``. Raises :class:`ConfigError` with one line naming key, value and what is allowed."""
         text = text.strip()
+        value = self.shown(text)
         try:
+            text.encode()
             return self.parse(text)
+        except UnicodeEncodeError:  # an environment variable, or an argument, that is not UTF-8
+            raise ConfigError(f"{self.name}={value}: no text; allowed: {self.allowed}") from None
         except ValueError as error:
-            shown = "[hidden]" if self.sensitive else text
-            reason = f"{error}; " if isinstance(error, InvalidValue) and str(error) else ""
-            raise ConfigError(f"{self.name}={shown}: {reason}allowed: {self.allowed}") from None
+            # what is wrong may repeat a part of it
+            reason = (
+                f"{shown(str(error))}; " if isinstance(error, InvalidValue) and str(error) and value != HIDDEN else ""
+            )
+            raise ConfigError(f"{self.name}={value}: {reason}allowed: {self.allowed}") from None
+
+    def shown(self, text: str) -> str:
+        """Return what a message may repeat of a value."""
+        return HIDDEN if self.sensitive or (self.name.endswith(".url") and "@" in text) else shown(text)
 
 
 def as_text(value: Any) -> str | None:

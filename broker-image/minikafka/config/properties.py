@@ -9,6 +9,7 @@ from minikafka.config.keys import ConfigError
 _SEPARATOR = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])*)\s*[=:]?\s*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 _VARIABLE = re.compile(r"\$\{env:([^}]*)\}")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _HALVES = re.compile("[\ud800-\udfff]")
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -58,6 +59,11 @@ def read_properties(path: str | Path) -> dict[str, str]:
         raise ConfigError(f"{path}: not UTF-8; allowed: a file in Java's properties format") from None
 
 
+def _shown_variable(name: str) -> str:
+    """Without the value around it, and where a brace is missing without what is up to the next: there may be a secret in it."""
+    return f"{name!r}" if _VARIABLE_NAME.fullmatch(name) else "of that name" if name else "without a name"
+
+
 def expand_environment(properties: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
     """Put environment variables in the place of ``${env:NAME}``, as Kafka's ``EnvVarConfigProvider`` does (KIP-887).
 
@@ -72,7 +78,7 @@ def expand_environment(properties: Mapping[str, str], environment: Mapping[str, 
         found = environment.get(match[1])
         if found is None:
             problems.append(
-                f"{key}={properties[key]}: the environment variable {match[1] or '(empty name)'!r} is not set; "
+                f"{key}: the environment variable {_shown_variable(match[1])} is not set; "
                 "allowed: ${env:NAME} of a variable that is"
             )
         return found or ""

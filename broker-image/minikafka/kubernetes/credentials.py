@@ -9,6 +9,7 @@ import ssl
 import tempfile
 import time
 from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -132,7 +133,9 @@ def _load(path: Path) -> dict[str, Any]:
         except ImportError as error:
             raise ValueError("reading YAML needs PyYAML, which this image lacks; JSON is allowed") from error
         try:
-            content = yaml.safe_load(text)
+            content = yaml.safe_load(
+                StringIO(text)
+            )  # given the text, errors would repeat lines of it, such as a token's
         except (yaml.YAMLError, AttributeError, LookupError) as error:  # the others of tags: !!int without digits
             raise ValueError(str(error).replace("\n", " ")) from error
     if not isinstance(content, dict):

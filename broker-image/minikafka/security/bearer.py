@@ -12,6 +12,7 @@ from hashlib import sha256
 from hmac import compare_digest
 
 from minikafka.security.fresh import Fresh, read_at_most
+from minikafka.security.shown import shown
 
 TOKENS_KEY = "minikafka.metrics.tokens.path"
 TOKENS_MAX = 16
@@ -34,17 +35,17 @@ def read_tokens(path: str, key: str = TOKENS_KEY) -> tuple[str, ...]:
     try:
         lines = read_at_most(path, _BYTES_MAX).decode("ascii").split("\n")
     except OSError as error:
-        raise TokensUnusable(f"{key}={path}: {error.strerror or error}; {_ALLOWED}") from None
+        raise TokensUnusable(f"{key}={shown(path)}: {error.strerror or error}; {_ALLOWED}") from None
     except ValueError:  # no ASCII in it, or a null character in the path
-        raise TokensUnusable(f"{key}={path!r}: no text that can be read; {_ALLOWED}") from None
+        raise TokensUnusable(f"{key}={shown(path)}: no text that can be read; {_ALLOWED}") from None
     found = {}
     for number, line in enumerate(lines, 1):
         if line.strip():
             found[number] = line.strip()
             if not is_token(line.strip()):
-                raise TokensUnusable(f"{key}={path}: line {number} is no token; {_ALLOWED}")
+                raise TokensUnusable(f"{key}={shown(path)}: line {number} is no token; {_ALLOWED}")
     if not 1 <= len(found) <= TOKENS_MAX:
-        raise TokensUnusable(f"{key}={path}: {len(found)} tokens; {_ALLOWED}")
+        raise TokensUnusable(f"{key}={shown(path)}: {len(found)} tokens; {_ALLOWED}")
     return tuple(found.values())
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from minikafka.security.shown import shown
+
 MECHANISM = "OAUTHBEARER"
 
 TOKEN_BYTES_MAX = 64 << 10
@@ -119,11 +121,11 @@ def read_token_file(path: str) -> str:
         with Path(path).open("rb") as file:
             token = file.read(TOKEN_BYTES_MAX + 1).strip()
     except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from None
+        raise ValueError(f"{shown(path)}: {error.strerror}") from None
     except ValueError:  # a null character
-        raise ValueError(f"{path!r}: no path") from None
+        raise ValueError(f"{shown(path)}: no path") from None
     if len(token) > TOKEN_BYTES_MAX or not token.isascii() or not _TOKEN.fullmatch(token.decode()):
-        raise ValueError(f"{path}: no token in it, of at most {TOKEN_BYTES_MAX} bytes")
+        raise ValueError(f"{shown(path)}: no token in it, of at most {TOKEN_BYTES_MAX} bytes")
     return token.decode()
 
 

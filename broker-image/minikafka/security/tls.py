@@ -16,6 +16,7 @@ from functools import partial
 
 from minikafka.security.ciphers import restrict
 from minikafka.security.fresh import Fresh, read_at_most
+from minikafka.security.shown import shown
 from minikafka.security.tls_stream import tls_reason
 
 KEYSTORE, TRUSTSTORE = "ssl.keystore", "ssl.truststore"
@@ -101,16 +102,16 @@ def normal_pem(where: str, text: str) -> str:
     return "".join(blocks)
 
 
-def _read(key: str, path: str) -> str:
+def _read(where: str, path: str) -> str:
     try:
         text = read_at_most(path, PEM_BYTES_MAX).decode()
     except OSError as error:
-        raise TlsSettingsError(f"{key}={path}: {error.strerror}; allowed: a file that can be read") from None
+        raise TlsSettingsError(f"{where}: {error.strerror}; allowed: a file that can be read") from None
     except UnicodeDecodeError:
-        raise TlsSettingsError(f"{key}={path}: not PEM; allowed: a file in PEM format") from None
+        raise TlsSettingsError(f"{where}: not PEM; allowed: a file in PEM format") from None
     except ValueError:  # a null character
-        raise TlsSettingsError(f"{key}={path!r}: no path; allowed: a file that can be read") from None
-    return normal_pem(f"{key}={path}", text)
+        raise TlsSettingsError(f"{where}: no path; allowed: a file that can be read") from None
+    return normal_pem(where, text)
 
 
 @contextlib.contextmanager
@@ -126,8 +127,8 @@ def _as_file(text: str) -> Iterator[str]:
 
 def _load_keystore(context: ssl.SSLContext, settings: TlsSettings) -> None:
     if settings.keystore_location:
-        where = f"{KEYSTORE}.location={settings.keystore_location}"
-        text = _read(f"{KEYSTORE}.location", settings.keystore_location)
+        where = f"{KEYSTORE}.location={shown(settings.keystore_location)}"
+        text = _read(where, settings.keystore_location)
     else:
         where = f"{KEYSTORE}.key"
         text = normal_pem(where, settings.keystore_key)
@@ -156,8 +157,8 @@ def _locked(text: str) -> bool:
 
 def _load_truststore(context: ssl.SSLContext, settings: TlsSettings) -> None:
     if settings.truststore_location:
-        where = f"{TRUSTSTORE}.location={settings.truststore_location}"
-        text = _read(f"{TRUSTSTORE}.location", settings.truststore_location)
+        where = f"{TRUSTSTORE}.location={shown(settings.truststore_location)}"
+        text = _read(where, settings.truststore_location)
     elif settings.truststore_certificates:
         where = f"{TRUSTSTORE}.certificates"
         text = normal_pem(where, settings.truststore_certificates)
@@ -166,7 +167,7 @@ def _load_truststore(context: ssl.SSLContext, settings: TlsSettings) -> None:
         return
     for label, _ in _parts(text)[0]:
         if "CRL" in label and label != REVOKED:  # else it would be passed over, and revoke nothing
-            raise TlsSettingsError(f"{where}: a block named {label}; allowed: CERTIFICATE and {REVOKED}")
+            raise TlsSettingsError(f"{where}: a block named {shown(label)}; allowed: CERTIFICATE and {REVOKED}")
     lists = "".join(f"{block}\n" for block in pem_blocks(text, REVOKED))
     try:
         context.load_verify_locations(cadata=text)
@@ -185,8 +186,9 @@ def _new_context(settings: TlsSettings, purpose: int) -> ssl.SSLContext:
     try:
         restrict(context, settings.enabled_protocols, settings.cipher_suites)
     except ValueError as error:
+        suites = shown(",".join(settings.cipher_suites))
         raise TlsSettingsError(
-            f"ssl.cipher.suites={','.join(settings.cipher_suites)}: {error}; allowed: names of suites that OpenSSL has"
+            f"ssl.cipher.suites={suites}: {shown(str(error))}; allowed: names of suites that OpenSSL has"
         ) from None
     return context
 

@@ -14,6 +14,7 @@ from minikafka.config import ConfigError
 from minikafka.config.oauth_settings import JWKS_URL, OAuthSettings
 from minikafka.security.fresh import Fresh, read_at_most
 from minikafka.security.oauthbearer import AccessToken, path_of
+from minikafka.security.shown import shown
 from minikafka.security.tls import TlsSettingsError, client_context
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class KeysInFile:
         try:
             self._keys = Fresh([path], read, KeysRefused, changed, partial(changed, None))
         except KeysRefused as error:
-            raise ConfigError(f"{JWKS_URL}={settings.keys_url}: {error}; allowed: a JSON Web Key Set") from error
+            raise ConfigError(f"{JWKS_URL}={shown(settings.keys_url)}: {error}; allowed: a JSON Web Key Set") from error
 
     async def read_first(self) -> None:
         """They have been."""

@@ -144,7 +144,7 @@ def test_texts_instead_of_files(tmp_path: Path) -> None:
         ),
         (
             {"security.protocol": "SSL", "ssl.truststore.location": "\0", "ssl.truststore.type": "PEM"},
-            "ssl.truststore.location='\\x00': no path; allowed: a file that can be read",
+            "ssl.truststore.location=\\x00: no path; allowed: a file that can be read",
         ),
         ({**PEM, "ssl.truststore.certificates": NOT_ASCII}, "ssl.truststore.certificates: no certificates in it"),
         (

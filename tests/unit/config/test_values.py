@@ -1,7 +1,15 @@
 """One refused setting is one line that names the key, the value and what is allowed."""
 
+from collections.abc import Callable
+
 import pytest
 from minikafka.config import BROKER_KEYS, BrokerConfig, ConfigError
+from minikafka.config.alter import Alteration, AlterOperation, altered
+from minikafka.config.broker import validate_dynamic
+from minikafka.config.client_properties import client_security
+from minikafka.config.properties import expand_environment
+
+from tests.forms import for_each
 
 GOOD = {"node.id": "1", "minikafka.metadata.store": "memory"}
 
@@ -103,3 +111,56 @@ def test_every_default_is_allowed_and_every_key_says_what_it_means() -> None:
 def test_reading_an_attribute_costs_a_plain_lookup() -> None:
     config = BrokerConfig.from_properties(GOOD)
     assert all(key.attribute in vars(config) for key in BROKER_KEYS.values())
+
+
+KEY = "-----BEGIN PRIVATE KEY----- SECRET -----END PRIVATE KEY-----"
+LINE = "SECRETABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123"
+"""Of a PEM text in a properties file, where it is taken for a key of its own."""
+
+
+@for_each(
+    [
+        {"ssl.client.auth": KEY},
+        {"sasl.mechanism.inter.broker.protocol": 'x.PlainLoginModule required password="SECRET";'},
+        {"minikafka.metadata.store": 'username="a" password = "SECRET";'},
+        {"sasl.oauthbearer.token.endpoint.url": "https://user:SECRET@host/token"},
+        {"sasl.oauthbearer.token.endpoint.url": "user:SECRET@host/token"},
+        {"sasl.oauthbearer.jwks.endpoint.url": "ftp://user:SEC/SECRET@host/keys"},
+        {"sasl.oauthbearer.jwks.endpoint.uri": "user:SECRET@host"},
+        {"listeners": "CLIENTS://user:SECRET@host:9092"},
+        {"listener.security.protocol.map": "x.LoginModule:PLAINTEXT,SECRET"},
+        {"listener.name.a\nb.ssl.client.auth": "SECRET"},
+        {"user_alice": "SECRET"},
+        {"ssl.keystore.pasword": "SECRET"},
+        {LINE: ""},
+        {f"{LINE}+/": ""},
+        {"ssl.key.password": "SECRET\udcff"},
+        {"node.id": "1\n2\x1b[31m"},
+        {"node.id": "1" * 100_000},
+        {"listeners": "x" * 100_000},
+        {"x" * 100_000: "1"},
+    ]
+)
+def test_a_refusal_is_one_short_line_without_secrets(settings: dict[str, str]) -> None:
+    """It stands on terminals and in logs, and in the status of custom resources."""
+    for read in (lambda: BrokerConfig.from_properties({**GOOD, **settings}), lambda: client_security(settings)):
+        with pytest.raises(ConfigError) as refused:
+            read()
+        for line in refused.value.problems:
+            assert "SECRET" not in line and line.isprintable() and len(line) < 5000
+            assert "; allowed" in line or ": allowed" in line or "did you mean" in line
+
+
+@for_each(
+    [
+        lambda: validate_dynamic({"ssl.key.password": "SECRET"}, per_broker=True),
+        lambda: validate_dynamic({"sasl.oauthbearer.jwks.endpoint.url": "https://u:SECRET@host/"}, per_broker=True),
+        lambda: altered({}, [Alteration("sasl.jaas.config", AlterOperation.APPEND, "SECRET")], BROKER_KEYS, {}),
+        lambda: expand_environment({"sasl.jaas.config": 'user_bob="SECRET" user_alice="${env:ALICE}"'}, {}),
+        lambda: expand_environment({"sasl.jaas.config": 'user_alice="${env:ALICE" user_bob="SECRET}"'}, {}),
+    ]
+)
+def test_no_other_refusal_tells_a_secret(refused: Callable[[], object]) -> None:
+    with pytest.raises(ConfigError, match="allowed: ") as caught:
+        refused()
+    assert "SECRET" not in str(caught.value)

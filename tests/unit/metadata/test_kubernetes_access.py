@@ -63,6 +63,12 @@ def test_what_is_wrong_with_it(tmp_path: Path, content: dict[str, Any] | str, pr
     assert "\n" not in str(refused.value)
 
 
+def test_an_error_repeats_no_line_of_it(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"KUBECONFIG=.*line 3") as refused:
+        find_access(kubeconfig(tmp_path, "users:\n- user: {token: SECRET\n"))
+    assert "SECRET" not in str(refused.value)
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="No such file"):
         find_access({"KUBECONFIG": str(tmp_path / "none")})

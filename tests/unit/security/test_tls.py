@@ -294,6 +294,11 @@ def test_only_the_suites_that_are_named_are_used() -> None:
     ("settings", "said"),
     [
         (TlsSettings(keystore_location="/nowhere"), "ssl.keystore.location=/nowhere: No such file"),
+        (
+            TlsSettings(keystore_location=broker_keystore()),
+            "ssl.keystore.location=[hidden]: ",
+        ),
+        (TlsSettings(keystore_location="a\nb"), "ssl.keystore.location=a\\nb: No such file"),
         (TlsSettings(keystore_key="x", keystore_certificate_chain="x"), "ssl.keystore.key: no private key in it"),
         (
             replace(server_of(broker_keystore()), keystore_certificate_chain=""),
