@@ -16,7 +16,7 @@ from functools import partial
 
 from minikafka.security.ciphers import restrict
 from minikafka.security.fresh import Fresh, read_at_most
-from minikafka.security.shown import shown
+from minikafka.security.shown import HIDDEN, shown
 from minikafka.security.tls_stream import tls_reason
 
 KEYSTORE, TRUSTSTORE = "ssl.keystore", "ssl.truststore"
@@ -149,6 +149,8 @@ def _load_keystore(context: ssl.SSLContext, settings: TlsSettings) -> None:
         raise TlsSettingsError(
             f"{where}: {reason}; allowed: PEM with a private key and the certificates that belong to it"
         ) from None
+    except ValueError:  # of the password alone, and of an encrypted key; OpenSSL takes no longer one
+        raise TlsSettingsError(f"ssl.key.password={HIDDEN}: no password; allowed: text of at most 1024 bytes") from None
 
 
 def _locked(text: str) -> bool:

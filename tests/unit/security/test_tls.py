@@ -357,6 +357,11 @@ def test_a_key_may_be_encrypted() -> None:
     for wrong in ("", "x"):
         with pytest.raises(TlsSettingsError, match=r"ssl\.key\.password does not open it"):
             server_context(replace(settings, key_password=wrong))
+    for odd in ("x" * 1025, "x\ud800"):
+        with pytest.raises(
+            TlsSettingsError, match=r"^ssl\.key\.password=\[hidden\]: no password; allowed: text of at most 1024"
+        ):
+            server_context(replace(settings, key_password=odd))
 
 
 def test_pem_on_one_line() -> None:
