@@ -64,7 +64,7 @@ class Authorization:
         self.enabled = bool(config.authorizer_class_name)
         supers = super_users(config.super_users)
         self._of_acls = Authorizer(supers, config.allow_everyone_if_no_acl_found)
-        self._without_image = Authorizer(supers, everyone_if_no_acl=False)
+        self._by_acls_only = Authorizer(supers, everyone_if_no_acl=False)
         self._config = config
         self._metadata = metadata
         self._stats = stats
@@ -79,7 +79,7 @@ class Authorization:
     @property
     def _authorizer(self) -> Authorizer:
         """Listeners are open before the image is read: that no ACL is known then does not mean that there is none."""
-        return self._of_acls if self._metadata.image.revision else self._without_image
+        return self._of_acls if self._metadata.image.revision else self._by_acls_only
 
     def allows(self, client: Caller, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Whether a client may do something; nobody is told when not."""
@@ -94,11 +94,21 @@ class Authorization:
         )
 
     def is_broker(self, client: Caller) -> bool:
-        """Whether who came to the inter-broker listener is a broker: one of those that are set, or by an ACL."""
+        """Whether who came to the inter-broker listener is a broker: one of those that are set, or by an ACL.
+
+        Where some are set ``allow.everyone.if.no.acl.found`` makes nobody one: no ACL counts for what brokers ask.
+        """
         brokers = self._config.security(client.listener).brokers
-        if brokers is not None and client.principal in brokers:
-            return True
-        return self.allows(client, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        if brokers is None:
+            return self.allows(client, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        return client.principal in brokers or self._by_acls_only.allows(
+            self._metadata.image.acls,
+            client.principal,
+            address(client.client_host),
+            Operation.CLUSTER_ACTION,
+            ResourceType.CLUSTER,
+            CLUSTER_NAME,
+        )
 
     def operations(self, client: Caller, kind: ResourceType, name: str) -> int:
         """What a client may do with a resource, as answers tell it; everything without an authorizer."""

@@ -62,6 +62,8 @@ class Door:
         self._is_open = False
         """Whether it was open once: then this is another login, of the same user."""
         self._name = ""
+        self._by_store = False
+        """Whether it is a password of the cluster store that counts."""
         self._mechanism: Mechanism | None = None
         self._tokens_only = False
         self._began = self._ends = float("-inf")
@@ -131,6 +133,7 @@ class Door:
         return False
 
     def _serve(self, frame: memoryview) -> None:
+        self._check_size(len(frame))
         header = wire.read_header(frame)
         spec = sasl.HANDSHAKE if header.api_key == ApiKey.SASL_HANDSHAKE else sasl.AUTHENTICATE
         if not spec.min_version <= header.api_version <= spec.max_version:
@@ -189,10 +192,17 @@ class Door:
         return Scram(name, self._credential, self._secret(), self._shapes(name))
 
     def _credential(self, mechanism: str, name: str) -> ScramCredential | None:
+        """As whom brokers log in counts by their settings only: in the store anybody may have put him who may alter users."""
         found = self._metadata.image.scram.get((name, mechanism))
-        if found is not None:
+        if self._security.login is None or self._security.login.username != name:
+            self._by_store = True
             return found
-        salted = partial(false_salt, mechanism, name, self._secret(), self._shapes(mechanism))
+
+        def salted() -> tuple[bytes, int]:
+            if found is not None:  # the same salt as on other listeners, or it would give away the name
+                return found.salt, found.iterations
+            return false_salt(mechanism, name, self._secret(), self._shapes(mechanism))
+
         return self._context.channels.brokers_credential(self._connection.listener, mechanism, name, salted)
 
     def _shapes(self, mechanism: str) -> Collection[Shape]:
@@ -229,7 +239,16 @@ class Door:
             },
         )
 
+    def _check_size(self, size: int) -> None:
+        """Of a message of a login; once the door is open frames may be larger. Raises MalformedRequest."""
+        allowed = self._context.config.sasl_server_max_receive_size
+        if size > allowed:
+            raise MalformedRequest(
+                f"a login with a message of {size} bytes; sasl.server.max.receive.size allows {allowed}"
+            )
+
     def _token(self, token: bytes) -> None:
+        self._check_size(len(token))
         slot = self._connection.begin(ApiKey.SASL_AUTHENTICATE, len(token))
         try:
             answer, _ = self._step(token)
@@ -259,6 +278,8 @@ class Door:
     def _open(self, principal: str, lifetime: int | None) -> None:
         self._state, self._is_open, self._mechanism = State.OPEN, True, None
         connection = self._connection
+        if self._by_store and not connection.services.authorization.enabled:  # anybody may have made that user
+            connection.inter_broker = False
         connection.authenticated(principal)
         connection.max_frame_bytes = self._max_frame_bytes
         self._began = self._context.clock.now()

@@ -34,6 +34,7 @@ from minikafka.server.quotas import ClientIdentity
 from minikafka.server.request_context import STRICT_SINCE, RequestContext, forwarded_for
 from minikafka.server.throttling import LoopTime, Muting, Turn
 from minikafka.transport.framing import FrameProtocol
+from minikafka.transport.request_memory import RequestMemory
 
 if TYPE_CHECKING:
     from minikafka.server.services import Services
@@ -107,8 +108,8 @@ class ClientConnection(FrameProtocol):
         self.client_host = ""
         self.principal = ANONYMOUS
         security = config.security(listener)
-        serves_brokers_only = self.inter_broker and len(config.listeners) > 1
-        self.memory = None if serves_brokers_only else services.request_memory
+        self.memory: RequestMemory | None = services.request_memory
+        """None: who is known to be a broker is not kept from what clients have used up."""
         self.door = None if security.mechanisms is None else Door(self, security)
         """Where clients have to log in."""
         self.slots: deque[Slot] = deque()
@@ -184,7 +185,10 @@ class ClientConnection(FrameProtocol):
     def established(self) -> None:
         """With TLS, and no SASL, it is the certificate that says who it is."""
         security = self.services.context.config.security(self.listener)
-        if self.tls is None or security.tls is None or security.tls.client_auth == "none" or self.door is not None:
+        if self.door is not None:
+            return
+        if self.tls is None or security.tls is None or security.tls.client_auth == "none":
+            self._is_known()
             return
         certificate = self.tls.peer_certificate
         if certificate is None:  # where it was only requested: to show none must not be worth more than to show one
@@ -204,6 +208,14 @@ class ClientConnection(FrameProtocol):
         brokers = self.services.context.config.security(self.listener).brokers
         if brokers is not None and principal not in brokers and not self.services.authorization.enabled:
             self.inter_broker = False
+        self._is_known()
+
+    def _is_known(self) -> None:
+        """It is known who it is, or never will be."""
+        if self.memory is not None and self._serves_brokers_only:
+            self.memory.gone(self)
+            self.memory.give_back(self._queued_bytes + self._admitted)
+            self.memory = None
 
     @property
     def is_broker(self) -> bool:

@@ -186,7 +186,7 @@ async def test_mechanisms_that_are_not_there(tmp_path: Path) -> None:
         assert len(await refusals(cluster, 2)) == 2
 
 
-async def test_large_requests_of_strangers(tmp_path: Path) -> None:
+async def test_large_messages_of_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with one_broker(tmp_path, **{"sasl.server.max.receive.size": "1000"}) as (_, broker):
         client = await Stranger.at(broker)
         await client.ask(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
@@ -195,6 +195,10 @@ async def test_large_requests_of_strangers(tmp_path: Path) -> None:
         await client.log_in()
         answer = await client.ask(ApiKey.METADATA, 9, {"topics": [{"name": "t" * 200}] * 20})
         assert answer is not None, "who has logged in may ask for more"
+        monkeypatch.setattr("minikafka.server.authentication.LOGIN_AGAIN_SECONDS_MIN", 0.0)
+        assert (await client.ask(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})).error_code == ErrorCode.NONE
+        answer = await client.ask(ApiKey.SASL_AUTHENTICATE, 1, {"auth_bytes": b"\0" * 1000})
+        assert answer is None, "8 MB of it held a broker for 2 s, and took 0.5 GB"
         client.close()
 
 

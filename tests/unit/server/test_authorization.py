@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from minikafka.authorization.service import NAME_MAX, Authorization
+from minikafka.config import BrokerConfig
+from minikafka.config.listener_security import ListenerSecurity
 from minikafka.metadata.image import ClusterImage
 from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
@@ -222,7 +224,8 @@ def test_denials_do_not_fill_the_disk() -> None:
     assert of.stats.authorizations_denied == 4 * EMITTED_MAX + 1
 
 
-def test_before_the_image_is_read_nobody_is_allowed_for_want_of_acls() -> None:
+def test_what_the_want_of_acls_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing before the image is read, and never that somebody is a broker."""
     of = context(
         authorizer_class_name="StandardAuthorizer", super_users="User:admin", allow_everyone_if_no_acl_found="true"
     )
@@ -240,6 +243,12 @@ def test_before_the_image_is_read_nobody_is_allowed_for_want_of_acls() -> None:
     assert (allowed("User:a"), allowed("User:admin")) == ((False, False), (True, True))
     image.revision = 1
     assert allowed("User:a") == (True, True)
+    secured_listener = ListenerSecurity("SASL_SSL", brokers=frozenset({"User:admin"}))
+    monkeypatch.setattr(BrokerConfig, "security", lambda *_: secured_listener)
+    client: Any = type("Client", (), {"principal": "User:a", "client_host": "127.0.0.1", "listener": "REPLICATION"})
+    assert not service.is_broker(client), "no ACL counts for what brokers ask"
+    client.principal = "User:admin"
+    assert service.is_broker(client)
 
 
 @pytest.mark.slow

@@ -80,21 +80,39 @@ async def test_salts_tell_nothing_of_the_brokers_user(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_a_user_is_no_broker(tmp_path: Path) -> None:
-    """Whoever has logged in where brokers do is served as a client, unless it is the brokers' own user (31 item 1)."""
+    """Whoever has logged in where brokers do is served as a client, unless it is the brokers' own user (31 item 1).
+
+    By the settings: without an authorizer anybody can put that user, and super users, into the store.
+    """
     heartbeat = {
         "broker_id": 1, "broker_epoch": 1, "current_metadata_offset": 0, "want_fence": True, "want_shut_down": False
     }  # fmt: skip
-    async with running(tmp_path, 1, **scram_brokers()) as cluster:
+    settings = {
+        **scram_brokers(),
+        "super.users": "User:root",
+        "queued.max.request.bytes": "104857600",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256",
+    }
+    async with running(tmp_path, 1, **settings) as cluster:
         broker = cluster.brokers[1]
         await cluster.has_controller()
-        eve = credential_of("SCRAM-SHA-512", "eves").to_json()
-        broker.metadata.image.apply("scram/SCRAM-SHA-512/eve", eve)
+        for name in ("eve", "root", "brokers"):
+            for mechanism in ("SCRAM-SHA-512", "SCRAM-SHA-256"):
+                eves = credential_of(mechanism, "eves").to_json()
+                broker.metadata.image.apply(f"scram/{mechanism}/{name}", eves)
         for login, is_answered in (
             (Login("SCRAM-SHA-512", "eve", "eves"), False),
+            (Login("SCRAM-SHA-512", "root", "eves"), False),
+            (Login("SCRAM-SHA-512", "brokers", "eves"), None),
+            (Login("SCRAM-SHA-256", "brokers", "eves"), None),
             (Login("SCRAM-SHA-512", "brokers", "secret"), True),
         ):
             client = await Stranger.at(broker, "REPLICATION")
-            await client.log_in(login)
+            assert bool((await client.log_in(login)).error_code) == (is_answered is None)
+            if is_answered is None:
+                continue
+            (connection,) = [each for each in connections(broker) if each.principal == f"User:{login.username}"][-1:]
+            assert (connection.memory is None) == is_answered, "who is no broker takes from queued.max.request.bytes"
             assert await client.is_served()
             assert (await client.ask(ApiKey.BROKER_HEARTBEAT, 1, heartbeat) is not None) == is_answered
             client.close()

@@ -168,6 +168,13 @@ async def test_what_is_asked_for_twice_is_answered_once(cluster: Cluster, monkey
     twice = [{"name": "t", "partition_indexes": [1, 1]}, {"name": "t", "partition_indexes": [1]}]
     (producers,) = (await ask(cluster, ApiKey.DESCRIBE_PRODUCERS, 0, topics=twice)).topics
     assert [row.partition_index for row in producers.partitions] == [1]
+    row = {"current_leader_epoch": -1, "fetch_offset": 0, "partition_max_bytes": 1}
+    rows = [{"partition": index, **row} for index in [1, 0, 1] * 10]  # only of many is it worth looking at
+    fetch = {"replica_id": -1, "max_wait": 0, "min_bytes": 1, "max_bytes": 1, "session_epoch": -1, "rack_id": ""}
+    (fetched,) = (
+        await ask(cluster, ApiKey.FETCH, 12, **fetch, topics=[{"topic": "t", "partitions": rows}] * 2)
+    ).responses
+    assert [data.partition_index for data in fetched.partitions] == [1, 0]
 
 
 async def test_the_settings_of_what_is_named_twice_are_told_once(cluster: Cluster) -> None:
