@@ -8,7 +8,9 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from minikafka.config import BrokerConfig, ConfigError
@@ -16,11 +18,12 @@ from minikafka.protocol import messages, wire
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.server.broker import Broker
 from minikafka.server.connection import PIPELINE_MAX, ClientConnection
+from minikafka.server.deadlines import Deadlines
 from minikafka.transport.request_memory import RequestMemory
 
 from tests.certificates import PemFiles
 from tests.interop.raw_client import record_batch
-from tests.unit.server.in_process import DEADLINE, Cluster, running
+from tests.unit.server.in_process import DEADLINE, Cluster, context, running
 from tests.unit.server.strangers import SASL, SOFTWARE, Stranger, connections
 from tests.waiting import until
 
@@ -378,3 +381,15 @@ async def test_who_waits_keeps_no_room_that_others_need(cluster: Cluster, sizes:
     may_go_on.set()
     for _ in range(1 + len(sizes)):
         assert await client.frame()
+
+
+@pytest.mark.parametrize("is_blocked", [True, False])
+def test_who_takes_an_answer_is_not_idle(is_blocked: bool) -> None:
+    """However long that takes: how fast it is taken has a limit of its own."""
+    of = context(connections_max_idle_ms="1000")
+    connection, closed = Mock(), Mock()
+    connection.configure_mock(
+        services=SimpleNamespace(context=of), is_blocked=is_blocked, last_active=-1e9, heartbeats_of=None, close=closed
+    )
+    Deadlines(connection).begin(Mock())
+    assert closed.called != is_blocked
