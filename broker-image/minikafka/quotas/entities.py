@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-import math
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -41,8 +41,8 @@ class _Limits(NamedTuple):
 _OF_CLIENTS: Mapping[str, _Limits] = {
     PRODUCER_BYTE_RATE: _Limits(2.0**63 - 1, True),
     CONSUMER_BYTE_RATE: _Limits(2.0**63 - 1, True),
-    REQUEST_PERCENTAGE: _Limits(math.inf, False),
-    CONTROLLER_MUTATION_RATE: _Limits(math.inf, False),
+    REQUEST_PERCENTAGE: _Limits(sys.float_info.max, False),
+    CONTROLLER_MUTATION_RATE: _Limits(sys.float_info.max, False),
 }
 _OF_ADDRESSES: Mapping[str, _Limits] = {CONNECTION_CREATION_RATE: _Limits(2.0**31 - 1, True)}
 
@@ -104,8 +104,9 @@ def check_value(entity: Entity, key: str, value: float) -> None:
         raise _invalid(f"Invalid configuration key {key}; allowed: {', '.join(allowed)}")
     if not value > 0:
         raise _invalid(f"Quota {key} must be greater than 0")
-    if value > limits.max or math.isinf(value):
-        raise _invalid(f"Proposed value for {key} is too large; allowed: at most {limits.max:.0f}")
+    if value > limits.max:
+        most = f"{limits.max:.0f}" if limits.integral else f"{limits.max:g}"
+        raise _invalid(f"Proposed value for {key} is too large; allowed: at most {most}")
     if limits.integral and value % 1 > _FRACTION_MAX:
         raise _invalid(f"{key} cannot be a fractional value")
 

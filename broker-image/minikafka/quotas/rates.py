@@ -10,8 +10,8 @@ _THROTTLE_MS_MAX = 2**31 - 1
 
 
 def milliseconds(seconds: float) -> int:
-    """Of a throttle time, rounded as Kafka does."""
-    return min(math.floor(seconds * 1000 + 0.5), _THROTTLE_MS_MAX)
+    """Of a throttle time, rounded as Kafka does. By a tiny quota it is longer than any number says (infinite)."""
+    return math.floor(min(seconds * 1000 + 0.5, _THROTTLE_MS_MAX))
 
 
 class Rate:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from minikafka.quotas.rates import Rate, TokenBucket, milliseconds
 
@@ -76,8 +78,20 @@ def test_no_more_samples_are_kept_than_count() -> None:
     assert measured.total(99.0) == 11
 
 
-def test_milliseconds() -> None:
-    assert [milliseconds(seconds) for seconds in (0.0, 0.0004, 0.0005, 1.5, 1e9)] == [0, 0, 1, 1500, 2**31 - 1]
+@pytest.mark.parametrize(
+    ("seconds", "ms"),
+    [(0.0, 0), (0.0004, 0), (0.0005, 1), (1.5, 1500), (1e9, 2**31 - 1), (1e308, 2**31 - 1), (math.inf, 2**31 - 1)],
+)
+def test_milliseconds(seconds: float, ms: int) -> None:
+    assert milliseconds(seconds) == ms
+
+
+def test_by_the_smallest_quota_one_waits_for_ever() -> None:
+    """Kafka takes any quota above 0. What is to be waited is then infinite, which is a number to no answer."""
+    measured, bucket = rate(), TokenBucket(11.0)
+    measured.record(1.0, 0.0)
+    bucket.spend(1, 5e-324, 0.0)
+    assert milliseconds(measured.excess(5e-324, 0.0)) == milliseconds(bucket.wait(5e-324, 0.0)) == 2**31 - 1
 
 
 class TestTokens:
