@@ -531,6 +531,7 @@ METRICS_OF_OTHERS = {
     "minikafka_appends_wait_for_room",
     "minikafka_failed_authentications_total",  # tests/unit/server/test_authentication.py
     "minikafka_authorizations_denied_total",  # tests/unit/server/test_authorization.py
+    "minikafka_group_series_left_out",  # tests/unit/groups/test_offsets.py
     "minikafka_request_memory_bytes",  # tests/unit/server/test_overload.py
     "minikafka_connections_limited_total",  # tests/unit/server/test_connections.py
     "minikafka_throttled_requests_total",  # tests/unit/server/test_quotas.py, and the next

@@ -388,6 +388,13 @@ class MiniKafkaOwn:
         "ssl.cipher.suites and ssl.key.password of listeners. It is looked at whenever a connection begins. Without it: no TLS.",
         allowed="a file path",
     )
+    minikafka_metrics_group_series_max = integer(
+        10_000,
+        0,
+        doc="How many series /metrics has of consumer groups at most: one for the members of each, and one for each committed "
+        "offset. Clients make groups at will, and the event loop serves nobody while it gathers them. A name of more than "
+        "256 characters counts as often as it has so many. What is left out: minikafka_group_series_left_out.",
+    )
     minikafka_ready_in_sync_timeout_ms = long(
         0,
         0,

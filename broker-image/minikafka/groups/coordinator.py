@@ -11,6 +11,7 @@ Source: Kafka's ``GroupMetadataManager`` and ``OffsetMetadataManager``, and ``Gr
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import islice
 
 from minikafka.groups.commits import CommitRespond, Commits
 from minikafka.groups.config import GroupConfig
@@ -42,6 +43,8 @@ from minikafka.protocol.types import TopicPartition
 
 _GROUP_ID_BYTES_MAX = 32767
 """More does not fit into the record's key."""
+_SHOWN_NAME_CHARS = 256
+"""Of a group's name, for each thing that is shown of it (:meth:`GroupCoordinator.series`)."""
 
 
 class GroupCoordinator:
@@ -363,17 +366,32 @@ class GroupCoordinator:
             if not wanted or g.state.value.lower() in wanted
         ]
 
-    def members(self) -> dict[str, int]:
-        """How many members each group here has."""
-        return {group.group_id: len(group.members) for group in self._groups.values()}
+    def __len__(self) -> int:
+        """How many groups there are here."""
+        return len(self._groups)
 
-    def committed_offsets(self) -> list[tuple[str, str, int, int]]:
-        """(group, topic, partition, offset) of all that is committed here."""
-        return [
-            (group.group_id, where.topic, where.partition, committed.offset)
-            for group in self._groups.values()
-            for where, committed in group.offsets.all().items()
-        ]
+    def series(self, most: int) -> tuple[dict[str, int], list[tuple[str, str, int, int]], int]:
+        """What is to be shown of the groups here, at most so much; those that came first, first.
+
+        By group, how many members it has; (group, topic, partition, offset) of what is committed; and how many of either are
+        left out. The name of a group, which each repeats, may have 32 KiB: a long one counts more than once.
+        """
+        members: dict[str, int] = {}
+        offsets: list[tuple[str, str, int, int]] = []
+        room = most
+        for name, group in self._groups.items():
+            if room <= 0:
+                break
+            weight = 1 + len(name) // _SHOWN_NAME_CHARS
+            if room < weight:
+                continue
+            members[name] = len(group.members)
+            before = len(offsets)
+            shown = islice(group.offsets.all().items(), room // weight - 1)
+            offsets.extend((name, where.topic, where.partition, committed.offset) for where, committed in shown)
+            room -= weight * (1 + len(offsets) - before)
+        every = len(self._groups) + sum(len(group.offsets) for group in self._groups.values())
+        return members, offsets, every - len(members) - len(offsets)
 
     def _existing(self, group_id: str) -> tuple[ErrorCode, Group | None]:
         error = self.check(group_id, allow_empty=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from minikafka.telemetry.process import disk_bytes
@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from minikafka.server.services import Services
 
 
-def observe(services: Services, listeners: Iterable[str]) -> list[ReplicaStatus]:
-    """Bring the broker's stats up to date; what is known of each hosted replica. Called on the event loop's thread."""
+def observe(services: Services, listeners: Iterable[str]) -> Iterator[ReplicaStatus]:
+    """Bring the broker's stats up to date; what is known of each hosted replica, as it is when that is asked for.
+
+    Called on the event loop's thread, and others may be served between two replicas.
+    """
     stats = services.context.stats
     stats.waiting_produces = services.replicas.waiting_produces
     stats.waiting_fetches = services.connections.waiting_fetches
@@ -31,9 +34,9 @@ def observe(services: Services, listeners: Iterable[str]) -> list[ReplicaStatus]
         stats.unflushed_bytes, stats.unflushed_limit = room.volume.used, room.volume.limit
         stats.appends_wait_for_room = int(room.is_short)
     coordinator = services.groups.coordinator
-    stats.group_members = coordinator.members()
-    stats.groups = len(stats.group_members)
-    stats.group_offsets = coordinator.committed_offsets()
+    stats.groups = len(coordinator)
+    shown = coordinator.series(services.context.config.minikafka_metrics_group_series_max)
+    stats.group_members, stats.group_offsets, stats.group_series_left_out = shown
     stats.controller_id = services.membership.controller_id
     stats.controller_epoch = services.membership.controller_epoch
     _metadata(services)
@@ -65,59 +68,55 @@ def _metadata(services: Services) -> None:
     stats.cluster_imbalance = sum(state.leader != state.replicas[0] for topic in topics for state in topic.partitions)
 
 
-def _statuses(services: Services) -> list[ReplicaStatus]:
+def _statuses(services: Services) -> Iterator[ReplicaStatus]:
     """For /metrics: hosted replicas, and on the controller the leaderless partitions that have none here."""
     is_controller = bool(services.context.stats.active_controller)
-    found = []
     for partition in services.replicas.all():
+        if services.replicas.get(*partition.topic_partition) is not partition:
+            continue  # it went while others were served
         log, leader = partition.log, partition.leader
         state = partition.state
         replicas = len(state.replicas) if state is not None else 0
         isr = len(leader.isr.committed) if leader else len(state.isr) if state is not None else 0
         min_isr = leader.effective_min_isr() if leader is not None else 0
         led_by = state.leader if state is not None else -1
-        found.append(
-            ReplicaStatus(
-                topic=partition.topic_partition.topic,
-                partition=partition.topic_partition.partition,
-                role=int(partition.role),
-                leader_epoch=partition.leader_epoch,
-                partition_epoch=partition.partition_epoch,
-                log_start_offset=log.log_start_offset,
-                log_end_offset=log.log_end_offset,
-                high_watermark=partition.high_watermark,
-                flushed_offset=log.flushed_offset,
-                size_bytes=log.size_bytes,
-                isr_size=isr,
-                replicas=replicas,
-                leader=led_by,
-                preferred=state is not None and led_by >= 0 and led_by == state.replicas[0],
-                under_replicated=leader is not None and isr < replicas,
-                under_min_isr=leader is not None and isr < min_isr,
-                at_min_isr=leader is not None and isr == min_isr,
-                offline=is_controller and state is not None and state.leader < 0,
-                followers=leader.follower_lags() if leader is not None else (),
-            )
+        yield ReplicaStatus(
+            topic=partition.topic_partition.topic,
+            partition=partition.topic_partition.partition,
+            role=int(partition.role),
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            high_watermark=partition.high_watermark,
+            flushed_offset=log.flushed_offset,
+            size_bytes=log.size_bytes,
+            isr_size=isr,
+            replicas=replicas,
+            leader=led_by,
+            preferred=state is not None and led_by >= 0 and led_by == state.replicas[0],
+            under_replicated=leader is not None and isr < replicas,
+            under_min_isr=leader is not None and isr < min_isr,
+            at_min_isr=leader is not None and isr == min_isr,
+            offline=is_controller and state is not None and state.leader < 0,
+            followers=leader.follower_lags() if leader is not None else (),
         )
     if is_controller:
-        for topic in services.metadata.image.topics.values():
+        for topic in tuple(services.metadata.image.topics.values()):
             for index, state in enumerate(topic.partitions):
                 if state.leader < 0 and services.replicas.get(topic.name, index) is None:
-                    found.append(
-                        ReplicaStatus(
-                            topic=topic.name,
-                            partition=index,
-                            role=0,
-                            leader_epoch=state.leader_epoch,
-                            log_start_offset=0,
-                            log_end_offset=0,
-                            high_watermark=0,
-                            flushed_offset=0,
-                            isr_size=len(state.isr),
-                            replicas=len(state.replicas),
-                            under_replicated=False,
-                            under_min_isr=False,
-                            offline=True,
-                        )
+                    yield ReplicaStatus(
+                        topic=topic.name,
+                        partition=index,
+                        role=0,
+                        leader_epoch=state.leader_epoch,
+                        log_start_offset=0,
+                        log_end_offset=0,
+                        high_watermark=0,
+                        flushed_offset=0,
+                        isr_size=len(state.isr),
+                        replicas=len(state.replicas),
+                        under_replicated=False,
+                        under_min_isr=False,
+                        offline=True,
                     )
-    return found

@@ -5,8 +5,8 @@ as slow for thousands of partitions. Tests read the output with prometheus_clien
 """
 
 import platform
-from collections.abc import Callable, Iterable, Mapping
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate, islice
 from operator import attrgetter
 
 from minikafka import __version__
@@ -19,14 +19,17 @@ from minikafka.telemetry.replica_status import ReplicaStatus
 from minikafka.telemetry.stats import DURATION_BOUNDS, BrokerStats, Histogram
 
 _LE = (*(f'le="{bound}"' for bound in DURATION_BOUNDS), 'le="+Inf"')
+_PIECE = 500
+"""Replicas or groups' offsets whose numbers are gathered, or written, at once: a millisecond or so."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class BrokerCollector:
     """Turns a broker's numbers into text when asked; keeps nothing but label texts.
 
-    ``replicas`` is called once per scrape and gives the replicas of this broker (and, on the controller, a status with
-    role 0 and ``offline`` for each leaderless partition without a replica here). ``api_names`` name the ``api`` label.
+    ``replicas`` is called once per scrape, is read while others are served in between, and gives the replicas of this broker
+    (and, on the controller, a status with role 0 and ``offline`` for each leaderless partition without a replica here).
+    ``api_names`` name the ``api`` label.
     ``failed`` gives the names of the components that cannot do their work now.
     """
 
@@ -46,13 +49,19 @@ class BrokerCollector:
         self._failed = failed
         self._labels: dict[tuple[str, int], str] = {}
 
-    def render(self) -> bytes:
-        """The whole page of /metrics."""
+    def render(self) -> Iterator[bytes]:
+        """The whole page of /metrics in pieces, between which others may be served."""
+        replicas: list[ReplicaStatus] = []
+        found = iter(self._replicas())
+        while some := list(islice(found, _PIECE)):
+            replicas += some
+            yield b""
+        for section in (self._partitions(replicas), self._topics(), self._groups(), self._rest(replicas)):
+            for lines in section:
+                yield "\n".join((*lines, "")).encode()
+
+    def _rest(self, replicas: list[ReplicaStatus]) -> Iterator[list[str]]:
         lines: list[str] = []
-        replicas = list(self._replicas())
-        self._partitions(lines, replicas)
-        self._topics(lines)
-        self._groups(lines)
         self._counts(lines, replicas)
         stats = self._stats
         for metric in metrics.BROKER_METRICS:
@@ -81,10 +90,9 @@ class BrokerCollector:
         for sample in process_samples():
             lines.append(f"# HELP {sample.name} {sample.help}\n# TYPE {sample.name} {sample.kind}")
             lines.append(f"{sample.name} {sample.value}")
-        lines.append("")
-        return "\n".join(lines).encode()
+        yield lines
 
-    def _partitions(self, lines: list[str], replicas: list[ReplicaStatus]) -> None:
+    def _partitions(self, replicas: list[ReplicaStatus]) -> Iterator[list[str]]:
         hosted = [r for r in replicas if r.is_here]
         known = self._labels
         labels = [
@@ -94,9 +102,12 @@ class BrokerCollector:
         # Rebuilt each time, so that deleted topics do not stay in memory.
         self._labels = {(r.topic, r.partition): label for r, label in zip(hosted, labels, strict=True)}
         for metric in metrics.PARTITION_METRICS:
+            lines: list[str] = []
             _header(lines, metric)
             name, value = metric.name, attrgetter(metric.source)
             lines.extend([f"{name}{label} {value(r):d}" for label, r in zip(labels, hosted, strict=True)])
+            yield lines
+        lines = []
         _header(lines, metrics.FOLLOWER_LAG)
         name = metrics.FOLLOWER_LAG.name
         lines.extend(
@@ -106,26 +117,32 @@ class BrokerCollector:
                 for follower, lag in r.followers
             ]
         )
+        yield lines
 
-    def _topics(self, lines: list[str]) -> None:
+    def _topics(self) -> Iterator[list[str]]:
         topics = [(f'{{topic="{_escape(name)}"}}', traffic) for name, traffic in self._stats.topics.items()]
         for metric in metrics.TOPIC_METRICS:
+            lines: list[str] = []
             _header(lines, metric)
             name, source = metric.name, metric.source
             lines.extend([f"{name}{label} {getattr(traffic, source)}" for label, traffic in topics])
+            yield lines
 
-    def _groups(self, lines: list[str]) -> None:
+    def _groups(self) -> Iterator[list[str]]:
+        offsets, groups = iter(self._stats.group_offsets), self._stats.group_members
+        lines: list[str] = []
         _header(lines, metrics.GROUP_OFFSET)
+        yield lines
         name = metrics.GROUP_OFFSET.name
-        lines.extend(
+        while lines := [
             f'{name}{{group="{_escape(group)}",topic="{_escape(topic)}",partition="{partition}"}} {offset}'
-            for group, topic, partition, offset in self._stats.group_offsets
-        )
+            for group, topic, partition, offset in islice(offsets, _PIECE)
+        ]:
+            yield lines
         _header(lines, metrics.GROUP_MEMBERS)
         name = metrics.GROUP_MEMBERS.name
-        lines.extend(
-            f'{name}{{group="{_escape(group)}"}} {members}' for group, members in self._stats.group_members.items()
-        )
+        lines.extend(f'{name}{{group="{_escape(group)}"}} {members}' for group, members in groups.items())
+        yield lines
 
     def _places(self, lines: list[str]) -> None:
         """Listeners and log directories."""

@@ -164,6 +164,13 @@ class BrokerStats:
         ),
     ] = 0
     groups: Annotated[int, gauge("minikafka_groups", "Consumer groups that are coordinated here.")] = 0
+    group_series_left_out: Annotated[
+        int,
+        gauge(
+            "minikafka_group_series_left_out",
+            "Series of consumer groups (members, committed offsets) that this page lacks: minikafka.metrics.group.series.max.",
+        ),
+    ] = 0
     producer_ids: Annotated[
         int,
         gauge(

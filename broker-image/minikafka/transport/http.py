@@ -10,9 +10,10 @@ there are tokens, whatever is no probe asks for one; a kubelet has none.
 import asyncio
 import json
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from time import perf_counter
 from typing import Any, Final, Protocol, cast
 from urllib.parse import parse_qsl
 
@@ -26,8 +27,13 @@ REQUEST_BYTES_MAX: Final = 8 * 1024
 CONNECTIONS_MAX: Final = 64
 """A few scrapers, the kubelet and a person are expected. For one more, that is closed of which nothing whole came for longest:
 who only holds connections, which takes no token, would have the kubelet find nobody, and kill the broker."""
+TURN_SECONDS_MAX: Final = 0.005
+"""After so long with the making of a page others are served."""
 IDLE_SECONDS_MAX: Final = 75.0
 """Without progress for this long (no whole request, or an answer that is not read) a connection is closed."""
+
+Answered = Callable[[int, str, bytes], None]
+"""Takes status, content type and body of an answer."""
 
 Probe = Callable[[], tuple[bool | HTTPStatus, str]]
 """Whether it is well, or the status that says in which way it is not, and the reason."""
@@ -62,21 +68,21 @@ class MetricsDoor:
 
 
 class MetricsServer:
-    """Serves what its callables say: ``metrics`` the page, ``health`` and ``ready`` a verdict with its reason.
+    """Serves what its callables say: ``metrics`` the pieces of the page, ``health`` and ``ready`` a verdict with its reason.
 
-    They run on the event loop, so they must be quick. A probe that is not well is answered with 503, or the status that it
-    gives, and the reason. ``orders`` is what `/hooks` stands for, where there is such a thing.
+    They run on the event loop, so they must be quick, as must each piece. A probe that is not well is answered with 503, or
+    the status that it gives, and the reason. ``orders`` is what `/hooks` stands for, where there is such a thing.
     """
 
     def __init__(
         self,
-        metrics: Callable[[], bytes],
+        metrics: Callable[[], Iterable[bytes]],
         health: Probe,
         ready: Probe,
         orders: Orders | None = None,
         door: MetricsDoor = MetricsDoor(),
     ) -> None:
-        self._metrics = metrics
+        self._pages = _Pages(metrics)
         self.door = door
         self._orders = orders
         self._probes = {"/healthz": health, "/readyz": ready}
@@ -99,6 +105,7 @@ class MetricsServer:
         if self._server is None:
             return
         self._server.close()
+        self._pages.stop()
         for connection in tuple(self.connections):
             connection.abort()
         await self._server.wait_closed()
@@ -116,13 +123,21 @@ class MetricsServer:
             return ""
         return tokens.refusal(value.decode("latin-1") for name, value in request.headers if name == b"authorization")
 
-    def answer(self, target: str, method: str = "GET") -> tuple[int, str, bytes]:
-        """Status, content type and body for a request target."""
+    def answer(self, target: str, method: str, done: Answered) -> None:
+        """Find status, content type and body for a request target."""
         path, _, query = target.partition("?")
+        if path == "/metrics":
+            self._pages.ask(done)
+            return
+        try:
+            found = self._answer(path, query, method)
+        except Exception as error:  # a bug in a probe must show in the answer, not end the broker
+            found = _failed(error)
+        done(*found)
+
+    def _answer(self, path: str, query: str, method: str) -> tuple[int, str, bytes]:
         if path == HOOKS and self._orders is not None:
             return self._hooks(self._orders, method, query)
-        if path == "/metrics":
-            return 200, METRICS_TYPE, self._metrics()
         probe = self._probes.get(path)
         if probe is None:
             return 404, _TEXT, b"not found; there are /metrics, /healthz and /readyz\n"
@@ -137,6 +152,58 @@ class MetricsServer:
             except ValueError as error:
                 return int(HTTPStatus.BAD_REQUEST), _TEXT, f"{error}\n".encode()
         return int(HTTPStatus.OK), _JSON, json.dumps(orders.as_json()).encode()
+
+
+def _failed(error: Exception) -> tuple[int, str, bytes]:
+    return 500, _TEXT, f"{type(error).__name__}: {error}\n".encode()
+
+
+class _Pages:
+    """Makes pages of metrics, one at a time, in pieces between which others are served.
+
+    Who asks while one is made gets the next, with all others who did: many scrapers together take no more of the event loop
+    than one, and no page tells of a time before it was asked for.
+    """
+
+    def __init__(self, metrics: Callable[[], Iterable[bytes]]) -> None:
+        self._metrics = metrics
+        self._asked: list[Answered] = []
+        self._made_for: list[Answered] = []
+        self._next: asyncio.Handle | None = None
+
+    def ask(self, done: Answered) -> None:
+        """Have a page made."""
+        self._asked.append(done)
+        if self._next is None:
+            self._begin(asyncio.get_running_loop())
+
+    def stop(self) -> None:
+        """Nobody is there any more."""
+        if self._next is not None:
+            self._next.cancel()
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._made_for, self._asked = self._asked, []
+        self._go_on(loop, self._pieces(), [])
+
+    def _pieces(self) -> Iterator[bytes]:
+        yield from self._metrics()
+
+    def _go_on(self, loop: asyncio.AbstractEventLoop, pieces: Iterator[bytes], made: list[bytes]) -> None:
+        until = perf_counter() + TURN_SECONDS_MAX
+        try:
+            for piece in pieces:
+                made.append(piece)
+                if perf_counter() > until:
+                    self._next = loop.call_soon(self._go_on, loop, pieces, made)
+                    return
+            found = 200, METRICS_TYPE, b"".join(made)
+        except Exception as error:  # as in a probe
+            found = _failed(error)
+        for done in self._made_for:
+            done(*found)
+        self._made_for = []
+        self._next = loop.call_soon(self._begin, loop) if self._asked else None
 
 
 class _Connection(asyncio.Protocol):
@@ -262,18 +329,16 @@ class _Connection(asyncio.Protocol):
             elif isinstance(event, h11.EndOfMessage):
                 self._restart_timer()
                 self._answer_one()
-                self._pause()
                 return
             else:  # more has to come first
                 self._resume()
                 return
 
     def _pause(self) -> None:
-        if self._closing or self._transport is None or self._transport.is_closing():
-            return
-        self._transport.pause_reading()
+        """Look for another request when this one is answered, in a round of the loop after that."""
         self._is_due = True
-        self._loop.call_soon(self._answer_next)
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
 
     def _resume(self) -> None:
         if self._transport is None or self._transport.is_closing():
@@ -286,17 +351,18 @@ class _Connection(asyncio.Protocol):
     def _answer_one(self) -> None:
         request = self._request
         assert request is not None
-        try:
-            status, content_type, body = self._server.answer(
-                request.target.decode("latin-1"), request.method.decode("latin-1")
-            )
-        except Exception as error:  # a bug in a probe must show in the answer, not end the broker
-            status, content_type, body = 500, _TEXT, f"{type(error).__name__}: {error}\n".encode()
+        self._pause()
+        self._server.answer(request.target.decode("latin-1"), request.method.decode("latin-1"), self._answered)
+
+    def _answered(self, status: int, content_type: str, body: bytes) -> None:
+        if self._closing or self._transport is None or self._transport.is_closing():
+            return
         self._send(status, content_type, body)
         if self._http.our_state is h11.MUST_CLOSE:
             self._close()
         else:
             self._http.start_next_cycle()
+            self._loop.call_soon(self._answer_next)
 
     def _refuse(self, status: int) -> None:
         fixed = [("Connection", "close")]

@@ -73,7 +73,7 @@ def test_any_name_of_a_group_leaves_the_page_readable() -> None:
     ]
     groups = [f"a{name}b" for name in names] + names
     stats.group_members = {group: number for number, group in enumerate(groups)}
-    samples = parse_metrics(BrokerCollector(stats, lambda: []).render().decode())
+    samples = parse_metrics(b"".join(BrokerCollector(stats, lambda: []).render()).decode())
     found = {sample.labels["group"]: sample.value for sample in samples if "group" in sample.labels}
     assert found == stats.group_members
 

@@ -361,3 +361,29 @@ def test_a_confirmed_write_leaves_no_timer_behind() -> None:
     before = lab.coordinator.next_deadline()
     lab.commit(1)
     assert lab.coordinator.next_deadline() == before
+
+
+def test_of_many_groups_some_are_shown_and_the_rest_is_a_number() -> None:
+    """Clients make groups at will: 300,000 committed offsets, of 7 s of commits, made a page of 84 MB."""
+    lab = Lab()
+    alice = lab.stable_one()
+    lab.commit(1, alice)
+    for number in range(3):
+        lab.commit(number, group=f"other-{number}")
+        lab.commit(number, at=AUDIT, group=f"other-{number}")
+    everything, offsets, left_out = lab.coordinator.series(100)
+    assert everything == {GROUP: 1, "other-0": 0, "other-1": 0, "other-2": 0}
+    assert (len(offsets), left_out) == (7, 0)
+    assert ("other-1", *AUDIT, 1) in offsets
+    for most in range(11):
+        members, offsets, left_out = lab.coordinator.series(most)
+        assert len(members) + len(offsets) == most == 11 - left_out, "a member's group is shown before its offsets"
+
+
+def test_a_group_with_a_long_name_counts_as_often_as_it_is_long() -> None:
+    lab = Lab()
+    long = "x" * 32_767
+    lab.commit(1, group=long)
+    lab.commit(1)
+    assert lab.coordinator.series(100) == ({GROUP: 0}, [(GROUP, *LEDGER, 1)], 2)
+    assert lab.coordinator.series(1_000)[2] == 0

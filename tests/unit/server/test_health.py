@@ -70,6 +70,6 @@ def test_what_a_restart_does_not_mend_is_told_without_asking_for_one() -> None:
 def test_the_metric() -> None:
     told = Told()
     collector = BrokerCollector(BrokerStats(), lambda: [], failed=told.health.problems)
-    assert "minikafka_component_failed{" not in collector.render().decode()
+    assert "minikafka_component_failed{" not in b"".join(collector.render()).decode()
     told.health.report("cluster image", "KeyError: 'x'")
-    assert 'minikafka_component_failed{component="cluster image"} 1' in collector.render().decode()
+    assert 'minikafka_component_failed{component="cluster image"} 1' in b"".join(collector.render()).decode()

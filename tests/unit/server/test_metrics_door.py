@@ -125,7 +125,7 @@ async def test_large_pages_pipelined_by_tls(tmp_path: Path) -> None:
     async with running(tmp_path, 1, **settings(tmp_path, tls=True)) as cluster:
         broker = cluster.brokers[1]
         assert broker._metrics is not None
-        broker._metrics._metrics = lambda: b"x" * 3_000_000
+        broker._metrics._pages._metrics = lambda: [b"x" * 3_000_000]
         context = ssl.create_default_context(cadata=authority().pem)
         reader, writer = await asyncio.open_connection("127.0.0.1", port_of(broker), ssl=context)
         request = f"GET /metrics HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"

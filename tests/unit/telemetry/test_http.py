@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -15,6 +15,8 @@ from tests.waiting import until
 
 Story = Callable[[], Coroutine[Any, Any, None]]
 DEADLINE = 10.0
+PIECES_MAX = 1_000_000
+"""More rounds of the event loop than any of these takes."""
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -66,9 +68,9 @@ class Shop:
         self.scrapes = 0
         self.server = MetricsServer(self.metrics, lambda: (True, "alive"), lambda: self.ready)
 
-    def metrics(self) -> bytes:
+    def metrics(self) -> Iterator[bytes]:
         self.scrapes += 1
-        return self.page
+        yield self.page
 
     async def client(self) -> Client:
         return Client(*await asyncio.open_connection("127.0.0.1", self.server.port))
@@ -268,11 +270,78 @@ def test_keep_alive(run: Callable[[Story], None], request_text: str, kept: bool)
 def test_a_failing_page_is_an_answer_not_the_end(run: Callable[[Story], None]) -> None:
     async def story() -> None:
         async with shop() as opened:
-            opened.server._metrics = lambda: bytes(1 // 0)
+            opened.server._pages._metrics = lambda: [bytes(1 // 0)]
             client = await opened.client()
             answer = await client.ask(GET)
             assert (answer.status, answer.body) == (500, b"ZeroDivisionError: integer division or modulo by zero\n")
             assert (await client.ask("GET /healthz HTTP/1.1\nHost: h\n\n")).status == 200
+
+    run(story)
+
+
+def test_others_are_served_while_a_page_is_made(run: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And who asks meanwhile gets the next page, which is made once for all of them."""
+    monkeypatch.setattr(http, "TURN_SECONDS_MAX", 0.0)
+
+    async def story() -> None:
+        async with shop() as opened:
+            asks_health, healthy = await opened.client(), asyncio.Event()
+            made = 0
+
+            def page() -> Iterator[bytes]:
+                nonlocal made
+                made += 1
+                for _ in range(PIECES_MAX):
+                    if healthy.is_set():
+                        break
+                    yield b"."
+                yield b"page %d" % made
+
+            opened.server._pages._metrics = page
+            scrapers = [await opened.client() for _ in range(3)]
+            scrapers[0].send(GET)
+            await until(lambda: made == 1)
+            scrapers[1].send(GET + GET)
+            scrapers[2].send("HEAD /metrics HTTP/1.1\nHost: h\n\n")
+            assert (await asks_health.ask("GET /healthz HTTP/1.1\nHost: h\n\n")).status == 200
+            await until(lambda: len(opened.server._pages._asked) == 2)
+            healthy.set()
+            assert (await scrapers[0].answer()).body.lstrip(b".") == b"page 1"
+            assert (await scrapers[1].answer()).body == b"page 2"
+            assert (await scrapers[2].answer(head=True)).headers["content-length"] == str(len(b"page 2"))
+            assert (await scrapers[1].answer()).body == b"page 3"
+            scrapers[2].writer.write_eof()
+            assert await scrapers[2].at_end()
+
+    run(story)
+
+
+def test_who_goes_while_his_page_is_made_ends_nothing(
+    run: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "TURN_SECONDS_MAX", 0.0)
+
+    async def story() -> None:
+        async with shop() as opened:
+            gone, stays = asyncio.Event(), await opened.client()
+
+            def page() -> Iterator[bytes]:
+                for _ in range(PIECES_MAX):
+                    if gone.is_set():
+                        break
+                    yield b""
+                yield b"all"
+
+            opened.server._pages._metrics = page
+            client = await opened.client()
+            client.send(GET)
+            await until(lambda: opened.server._pages._next is not None)
+            stays.send(GET)
+            await until(lambda: opened.server._pages._asked)
+            client.writer.transport.abort()
+            gone.set()
+            assert (await stays.answer()).body == b"all"
+            await until(lambda: len(opened.server.connections) == 1)
 
     run(story)
 
