@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from minikafka.log.checkpoints import (
@@ -45,6 +46,8 @@ class LogManager:
         self._directories = directories
         self._config_for = config_for
         self._home: dict[TopicPartition, DataDirectory] = {}
+        self._logs_in: Counter[str] = Counter()
+        """How many have their home in each directory, by its path."""
         self._doomed: dict[str, int] = {}
         self._being_opened: set[TopicPartition] = set()
         self._unflushed_dir: str | None = None
@@ -148,6 +151,7 @@ class LogManager:
         points = directory.recovery_points.offsets
         log = self._opened(directory, topic_partition, now_ms, clean, points.get(topic_partition, 0))
         self._home[topic_partition] = directory
+        self._logs_in[directory.path] += 1
         self.logs[topic_partition] = log
         return log
 
@@ -248,10 +252,7 @@ class LogManager:
             ):  # the process died while it made the folder: a later topic of this name must know it from its own
                 self._write_topic_id(topic_partition, existing.directory, topic_id)
             return existing
-        counts = {id(d): 0 for d in self._directories}
-        for home in self._home.values():
-            counts[id(home)] += 1
-        directory = min(self._directories, key=lambda d: counts[id(d)])
+        directory = min(self._directories, key=lambda d: self._logs_in[d.path])
         path = f"{directory.path}/{topic_partition}"
         # Before there is a folder: entries are by name, and a crash in between would give an earlier topic's to this one.
         self._forget_offsets(topic_partition)
@@ -295,6 +296,7 @@ class LogManager:
         except OSError as error:
             raise LogDirFailure(f"{topic_partition}: cannot be deleted: {error}", permanent=False) from error
         del self.logs[topic_partition], self._home[topic_partition]
+        self._logs_in[directory.path] -= 1
         self.topic_ids.pop(topic_partition, None)
         self._left_behind[topic_partition] = log.unflushed_bytes
         log.release()

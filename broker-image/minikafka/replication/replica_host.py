@@ -6,9 +6,10 @@ the broker has to do or to tell comes back as effects, in their order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from minikafka.log.config import LogConfig
 from minikafka.log.errors import FencedLeaderEpoch, LogDirFailure
@@ -142,6 +143,15 @@ Effect = (
 )
 
 
+class _Begun(NamedTuple):
+    """How far a topic has come whose replicas are made or dropped in turns."""
+
+    topic: TopicState | None
+    """As the image had it."""
+    partition: int
+    """The first that is still to be made; those below and those that were there are as this topic says. 0: none need be."""
+
+
 class ReplicaHost:
     """Creates, changes and drops hosted partitions as the image says.
 
@@ -176,6 +186,8 @@ class ReplicaHost:
         self._effects: list[Effect] = []
         self.unsettled: set[str] = set()
         """Topics of which something failed that nobody expected to; they are looked at again at each reconciliation."""
+        self.unfinished: dict[str, _Begun] = {}
+        """Topics of which replicas are still to be made or dropped, in the order of their turns: see :meth:`reconcile`."""
         self.leads_in_name_only: set[TopicPartition] = set()
         """Replicas that gave up the term of which the image says that they lead it. Nobody else can, until it is ended."""
         self.ahead_of_metadata: set[TopicPartition] = set()
@@ -194,19 +206,44 @@ class ReplicaHost:
 
     # -- events -----------------------------------------------------------------------------------------------------------
 
-    def reconcile(self, records: Mapping[str, Any]) -> list[Effect]:
-        """Apply the topics among ``records`` (all the first time, and with new defaults), then what changed about brokers."""
+    def reconcile(self, records: Mapping[str, Any], until: float = math.inf) -> list[Effect]:
+        """Apply the topics among ``records`` (all the first time, and with new defaults), then what changed about brokers.
+
+        A log is made in milliseconds, and a topic may have thousands. After ``until`` no more are made or dropped: the topics of
+        which some should be are :attr:`unfinished`, and have their turns in later calls. What was there and stays is changed at
+        once, in every call.
+
+        Others are served between two turns, and find what they would if the image had come later, as it may to any broker: a
+        replica that is not made yet is on no broker's list of those that serve, and one that is not dropped yet is as its last
+        term had it. No turn relies on what was before it. Each takes the image of its time: a topic that changed meanwhile is
+        another object there and is looked at anew, and none of its replicas is made before those of an earlier topic of its name
+        are dropped. :meth:`reset` and :meth:`settle` have everything looked at anew.
+        """
         image = self._image()
         if self._applied_once and CLUSTER_CONFIG not in records:
             names = [key.removeprefix(TOPIC) for key in records if key.startswith(TOPIC)]
         else:
             names = list({**dict.fromkeys(image.topics), **dict.fromkeys(tp.topic for tp in self.logs.logs)})
-            self._applied_once = True
-        for name in dict.fromkeys((*names, *sorted(self.unsettled))):
+            self._applied_once, until = True, math.inf
+        looked_at: set[str] = set()
+        # What goes wrong with some replicas of a topic must not keep the rest from their turns.
+        again = self.unsettled if until == math.inf else self.unsettled - self.unfinished.keys()
+        for name in dict.fromkeys((*names, *sorted(again))):
             self.unsettled.discard(name)
-            self._reconcile_topic(name, image.topics.get(name))
-            if name not in self.unsettled:
-                self._effects.append(TopicSettled(name))
+            self.unfinished.pop(name, None)
+            topic = image.topics.get(name)
+            is_new = topic is not None and name not in self._replicas.by_name
+            if is_new and until < math.inf and (self.unfinished or self._is_over(until)):
+                self.unfinished[name] = _Begun(topic, 0)  # who has waited longer comes first
+            else:
+                looked_at.add(name)
+                self._reconcile_topic(name, topic, until)
+        if until < math.inf:
+            for turn, name in enumerate([name for name in self.unfinished if name not in looked_at]):
+                if turn and self._is_over(until):
+                    break
+                begun, topic = self.unfinished.pop(name), image.topics.get(name)
+                self._reconcile_topic(name, topic, until, begun.partition if topic is begun.topic else 0)
         if any(key.startswith(BROKER) for key in records):
             self._peers_changed()
         return self._take_effects()
@@ -214,6 +251,7 @@ class ReplicaHost:
     def reset(self) -> list[Effect]:
         """Our registration is gone: lead and follow nothing until there is a new one."""
         self._applied_once = False
+        self.unfinished.clear()
         self.leads_in_name_only.clear()
         self.ahead_of_metadata.clear()
         self._effects.append(MetadataCaughtUp())
@@ -254,20 +292,58 @@ class ReplicaHost:
             self.unsettled.add(topic)
             self._effects.append(TopicFailed(topic, error))
 
-    def _reconcile_topic(self, name: str, topic: TopicState | None) -> None:
+    def _is_over(self, until: float) -> bool:
+        return until < math.inf and self._clock.now() >= until
+
+    def _reconcile_topic(self, name: str, topic: TopicState | None, until: float, begun: int = 0) -> None:
+        """``begun``: the first replica that is still to be made of a topic that was applied as it is; 0: it was not."""
+        left: int | None = None
+        if begun and topic is not None:
+            left = self._apply_partitions(topic, until, begun)
+        elif not self._drop_what_is_gone(name, topic, until):
+            left = 0
+        elif topic is None:
+            self._effects.append(TopicDeleted(name))
+        else:
+            left = self._apply_partitions(topic, until)
+        if left is not None:
+            self.unfinished[name] = _Begun(topic, left)
+        elif name not in self.unsettled:
+            self._effects.append(TopicSettled(name))
+
+    def _drop_what_is_gone(self, name: str, topic: TopicState | None, until: float) -> bool:
+        """Whether that is all of it. One is dropped in any case, so that there is an end."""
         hosted = self._replicas.by_name.get(name, {})
+        dropped = False
         for index, partition in list(hosted.items()):
             gone = topic is None or topic.topic_id.bytes != partition.topic_id or index >= len(topic.partitions)
             if gone or (topic is not None and self.broker_id not in topic.partitions[index].replicas):
+                if dropped and self._is_over(until):
+                    return False
                 self._attempt(name, self._drop, partition, "topic deleted" if gone else "reassigned")
+                dropped = True
         for tp in [tp for tp in self.logs.logs if tp.topic == name]:
             self._attempt(name, self._drop_stray, tp, topic)
-        if topic is None:
-            self._effects.append(TopicDeleted(name))
-            return
-        for index, state in enumerate(topic.partitions):
-            if self.broker_id in state.replicas:
-                self._attempt(name, self._apply, topic, index, state)
+        return True
+
+    def _apply_partitions(self, topic: TopicState, until: float, begun: int = 0) -> int | None:
+        """The first that is still to be made; None: there is none. One is made in any case."""
+        left: int | None = None
+        made = False
+        for index in range(begun, len(topic.partitions)):
+            state = topic.partitions[index]
+            if self.broker_id not in state.replicas:
+                continue
+            if self._replicas.get(topic.name, index) is None:
+                if left is None and made and self._is_over(until):
+                    left = index
+                    if begun:
+                        break  # those that are there have been applied
+                if left is not None:
+                    continue
+                made = True
+            self._attempt(topic.name, self._apply, topic, index, state)
+        return left
 
     def _drop_stray(self, tp: TopicPartition, topic: TopicState | None) -> None:
         """A log found at start of a topic that was deleted, or re-created under another id, while this broker was away."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
@@ -31,6 +32,7 @@ from minikafka.replication.replicas import ReplicaManager
 from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.context import BrokerContext
 from minikafka.server.metadata_cache import MetadataCache
+from minikafka.server.throttling import TURN_SECONDS_MAX
 
 METADATA = "cluster metadata"
 AHEAD_SHOWN_MAX = 3
@@ -102,6 +104,11 @@ class PartitionHost:
         return self.replicas.unsettled
 
     @property
+    def is_finished(self) -> bool:
+        """Whether no replica is still to be made or dropped; else it has its turn with the next :meth:`reconcile` in slices."""
+        return not self.replicas.unfinished
+
+    @property
     def leads_in_name_only(self) -> set[TopicPartition]:
         """Replicas that gave up the term of which the image says that they lead it."""
         return self.replicas.leads_in_name_only
@@ -112,9 +119,13 @@ class PartitionHost:
 
     # -- events -----------------------------------------------------------------------------------------------------------
 
-    def reconcile(self, records: Mapping[str, Any]) -> None:
-        """Apply what has changed in the image."""
-        self._carry_out(self.replicas.reconcile(records))
+    def reconcile(self, records: Mapping[str, Any], in_slices: bool = False) -> None:
+        """Apply what has changed in the image. In slices: until that has taken as long as others may have to wait.
+
+        By the broker's clock, which stands still meanwhile in a simulator.
+        """
+        until = self.context.clock.now() + TURN_SECONDS_MAX if in_slices else math.inf
+        self._carry_out(self.replicas.reconcile(records, until))
 
     def reset(self) -> None:
         """Our registration is gone: lead and follow nothing until there is a new one."""

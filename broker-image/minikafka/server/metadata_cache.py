@@ -38,6 +38,8 @@ class MetadataCache:
         self.image = ClusterImage("")
         self.untaken: dict[str, Any] = {}
         """Records that are in the image, and that this broker has not been brought in line with."""
+        self.is_taken = True
+        """Whether this broker was brought in line with what it took as a whole, all replicas made."""
         self._store = store
         self._clock = clock
         self._inter_broker_listener = inter_broker_listener
@@ -74,7 +76,7 @@ class MetadataCache:
         await self._changed.wait()
 
     async def caught_up(self) -> None:
-        """Wait (a second at most) until the image has what the store had when this was called.
+        """Wait (a second at most) until this broker is what the store had when this was called.
 
         What was asked for is done, whether this broker can know it now or not: a store that is away is no error of the request.
         """
@@ -84,7 +86,7 @@ class MetadataCache:
             return
         try:
             async with asyncio.timeout(CATCH_UP_SECONDS_MAX):
-                while self.image.revision < target:
+                while self.image.revision < target or not self.is_taken:
                     await self.changed()
         except TimeoutError:
             return

@@ -67,7 +67,8 @@ class MetadataFollower:
     async def _follow(self) -> None:
         """Take in what is new in the store, then wait for more.
 
-        Nothing is hosted before our own registration is in the image: what is older may be untrue.
+        Nothing is hosted before our own registration is in the image: what is older may be untrue. Replicas are made and dropped
+        in turns, each a round of this: others are served in between, and what comes in the image meanwhile does not wait for all.
         """
         metadata = self._metadata
         try:
@@ -77,10 +78,11 @@ class MetadataFollower:
                 # before they have caught up with the metadata either).
                 await self._serve()
                 self._serves = True
-            if metadata.untaken or self._host.unsettled:
-                self.take(metadata.untaken)
+            if metadata.untaken or self._host.unsettled or not self._host.is_finished:
+                self.take(metadata.untaken, in_slices=True)
                 metadata.untaken = {}  # not before: whoever failed on them must see them again
-            await metadata.wait()
+            if metadata.is_taken:
+                await metadata.wait()
         except StoreWentBackError as error:
             # What is led and followed here is of a history that the controllers to come know nothing of, and their changes
             # cannot be told from it. A new process takes the store as it is, and its logs as they are.
@@ -101,8 +103,8 @@ class MetadataFollower:
         self._membership.give_up("cannot follow the cluster image")
         self._host.reset()
 
-    def take(self, records: Mapping[str, Any]) -> None:
-        """Bring this broker in line with the image, of which these records have changed."""
+    def take(self, records: Mapping[str, Any], in_slices: bool = False) -> None:
+        """Bring this broker in line with the image, of which these records have changed; in slices: some way, if that is long."""
         observer = self.context.observer
         observer.image_changes()
         self._metadata.note_fenced()
@@ -110,13 +112,14 @@ class MetadataFollower:
             self._take_cluster_configs()
         me = self._membership.lifecycle.in_image(self._metadata.image)
         if me is not None:
-            self._host.reconcile(records)
+            self._host.reconcile(records, in_slices)
             self._membership.replicas_settled(bool(self._host.leads_in_name_only), bool(len(self._offline_logs)))
             self.context.stats.fenced = int(me.fenced)
             if not me.fenced:
                 self.ready.set()
+        self._metadata.is_taken = me is None or self._host.is_finished
         self._metadata.announce()
-        if me is not None:
+        if me is not None and self._metadata.is_taken:
             observer.image_applied()
 
     def _take_cluster_configs(self) -> None:

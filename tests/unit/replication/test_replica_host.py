@@ -377,3 +377,142 @@ class TestTroubles:
         assert lab.host.ahead_of_metadata == {T0} and lab.partition.role is Role.NONE
         assert MetadataBehind not in kinds(lab.sees(lab.topic(older)))
         assert kinds(lab.sees(lab.topic(FOLLOWED))) == [MetadataCaughtUp, RoleChanged]
+
+
+class TestTurns:
+    """Thousands of logs take seconds to make: others are served in between. Each call here is late, and does one thing."""
+
+    def turn(self, lab: Lab, *changed: str) -> list[Effect]:
+        return lab.host.reconcile(dict.fromkeys(changed), lab.now)
+
+    def finish(self, lab: Lab) -> None:
+        for _ in range(30):
+            if lab.host.unfinished:
+                self.turn(lab)
+        assert not lab.host.unfinished
+
+    def start(self) -> Lab:
+        lab = Lab()
+        lab.sees()  # the first look is of everything
+        return lab
+
+    def here(self, lab: Lab, name: str = "t") -> list[int]:
+        assert sorted(tp.partition for tp in lab.host.logs.logs if tp.topic == name) == sorted(
+            lab.replicas.by_name.get(name, {})
+        )
+        return sorted(lab.replicas.by_name.get(name, {}))
+
+    def test_replicas_are_made_one_after_the_other(self) -> None:
+        lab = self.start()
+        assert kinds(self.turn(lab, lab.topic(LED, FOLLOWED, LED))) == [Opened, RoleChanged]
+        assert self.here(lab) == [0] and lab.host.unfinished
+        assert kinds(self.turn(lab)) == [Opened, RoleChanged]
+        assert kinds(self.turn(lab)) == [Opened, RoleChanged, TopicSettled]
+        assert self.here(lab) == [0, 1, 2] and not lab.host.unfinished
+        assert self.turn(lab) == []
+
+    def test_what_was_there_changes_at_once(self) -> None:
+        lab = self.start()
+        lab.sees(lab.topic(LED, name="other"))
+        self.turn(lab, lab.topic(LED, LED, LED))
+        effects = self.turn(lab, lab.topic(FOLLOWED, LED, FOLLOWED), lab.topic(FOLLOWED, name="other"))
+        assert kinds(effects)[:2] == [LeadershipLost, RoleChanged]
+        assert lab.partition.role is Role.FOLLOWER
+        other = lab.replicas.get("other", 0)
+        assert other is not None and other.role is Role.FOLLOWER
+        self.finish(lab)
+        assert [partition.role for partition in lab.replicas.by_name["t"].values()] == [
+            Role.FOLLOWER, Role.LEADER, Role.FOLLOWER,
+        ]  # fmt: skip
+
+    def test_what_was_there_changes_at_once_also_behind_what_is_to_be_made(self) -> None:
+        lab = self.start()
+        elsewhere = PartitionState((OTHER,), (OTHER,), OTHER)
+        self.turn(lab, lab.topic(elsewhere, elsewhere, LED))
+        self.turn(lab, lab.topic(LED, LED, FOLLOWED))
+        assert self.here(lab) == [0, 2]
+        assert lab.replicas.by_name["t"][2].role is Role.FOLLOWER
+
+    @pytest.mark.parametrize("told", [True, False])
+    def test_a_topic_that_is_deleted_while_it_is_made(self, told: bool) -> None:
+        """Each turn looks at the image as it is."""
+        lab = self.start()
+        self.turn(lab, lab.topic(LED, LED, LED))
+        self.turn(lab)
+        gone = lab.deleted()
+        assert kinds(self.turn(lab, *[gone] * told)) == [LeadershipLost, Dropped]
+        assert self.here(lab) == [1]
+        assert kinds(self.turn(lab)) == [LeadershipLost, Dropped, TopicDeleted, TopicSettled]
+        assert self.here(lab) == [] and not lab.host.unfinished
+
+    def test_a_later_topic_of_the_name_waits_for_the_end_of_the_earlier(self) -> None:
+        """Else the state of the one would be applied to the log of the other."""
+        lab = self.start()
+        lab.sees(lab.topic(LED, LED, LED))
+        self.turn(lab, lab.topic(LED, LED, number=2))
+        assert {p.topic_id for p in lab.replicas.all()} == {UUID(int=1).bytes} and self.here(lab) == [1, 2]
+        for _ in range(4):
+            self.turn(lab)
+            assert len({p.topic_id for p in lab.replicas.all()}) <= 1
+        assert not lab.host.unfinished
+        assert {p.topic_id for p in lab.replicas.all()} == {UUID(int=2).bytes} and self.here(lab) == [0, 1]
+
+    def test_a_later_topic_of_the_name_is_none_that_was_begun(self) -> None:
+        lab = self.start()
+        self.turn(lab, lab.topic(LED, LED, LED))
+        lab.topic(LED, LED, LED, number=2)  # it is not told of yet
+        self.finish(lab)
+        assert {p.topic_id for p in lab.replicas.all()} == {UUID(int=2).bytes} and self.here(lab) == [0, 1, 2]
+
+    def test_topics_take_turns(self) -> None:
+        """Who makes a topic of thousands of partitions keeps nobody from making one of a few."""
+        lab = self.start()
+        self.turn(lab, lab.topic(*[LED] * 9))
+        self.turn(lab, lab.topic(LED, LED, name="small"))
+        for _ in range(4):
+            self.turn(lab)
+        assert len(self.here(lab, "small")) == 2 and len(self.here(lab)) < 9
+        self.finish(lab)
+        assert len(self.here(lab)) == 9
+
+    def test_many_topics_take_turns(self) -> None:
+        """As of a request that makes thousands of them."""
+        lab = self.start()
+        names = [f"t{number}" for number in range(5)]
+        for made in range(1, 6):
+            self.turn(lab, *[lab.topic(LED, name=name) for name in names if made == 1])
+            assert len(lab.replicas.all()) == made
+        assert not lab.host.unfinished
+
+    def test_replicas_that_cannot_be_made_keep_no_others_from_their_turns(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Nor is there a turn after turn for them: they are tried again with what comes next."""
+        lab = self.start()
+        create, failing = lab.host._create, {0, 1, 2}
+
+        def refuse(topic: TopicState, index: int, settings: Settings) -> HostedPartition:
+            if index in failing:
+                raise LookupError("nobody expected this")
+            return create(topic, index, settings)
+
+        monkeypatch.setattr(lab.host, "_create", refuse)
+        self.turn(lab, lab.topic(*[LED] * 5))
+        for _ in range(4):
+            self.turn(lab)
+        assert self.here(lab) == [3, 4] and not lab.host.unfinished and lab.host.unsettled == {"t"}
+        failing.clear()
+        self.turn(lab)
+        self.finish(lab)
+        assert self.here(lab) == [0, 1, 2, 3, 4]
+
+    def test_whoever_is_in_no_hurry_does_what_is_new_at_once_and_leaves_the_rest(self) -> None:
+        """As at a log that is back, of which nobody waits for thousands of others."""
+        lab = self.start()
+        self.turn(lab, lab.topic(LED, LED, LED))
+        lab.sees(lab.topic(LED, LED, name="other"))
+        assert self.here(lab) == [0] and self.here(lab, "other") == [0, 1]
+        lab.host.reset()
+        assert not lab.host.unfinished, "else turns are taken that do nothing, without end"
+        lab.sees()
+        assert self.here(lab) == [0, 1, 2] and not lab.host.unfinished, "who is registered anew looks at everything"

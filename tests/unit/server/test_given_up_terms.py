@@ -26,12 +26,12 @@ async def fail_once(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next image cannot be taken in."""
     take, failed = broker.follower.take, False
 
-    def sometimes(records: Any) -> None:
+    def sometimes(records: Any, in_slices: bool = False) -> None:
         nonlocal failed
         if not failed:
             failed = True
             raise KeyError("a mistake in this program")
-        take(records)
+        take(records, in_slices)
 
     monkeypatch.setattr(broker.follower, "take", sometimes)
     broker.host.unsettled.add("t")
