@@ -60,6 +60,8 @@ class ReplicaFetcher:
         """The loop of the connection. `asyncio.get_running_loop` asks the kernel for the process's id, which shows in a fetch."""
         self._connecting: asyncio.Task[bool] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_ends = 0.0
+        """Kept here, for uvloop gives a handle that does not know it where the time is over in less than a millisecond."""
         self._stopped = False
         self._tasks: dict[asyncio.Task[bool], None] = {}
 
@@ -124,11 +126,11 @@ class ReplicaFetcher:
     def _set_timer(self, running: asyncio.AbstractEventLoop) -> None:
         """For the first of the partitions that back off: one that began later may be over sooner."""
         wake_at, timer = self._loop.wake_at, self._timer
-        if wake_at is None or (timer is not None and timer.when() <= wake_at):
+        if wake_at is None or (timer is not None and self._timer_ends <= wake_at):
             return
         if timer is not None:
             timer.cancel()
-        self._timer = running.call_at(wake_at, self._backed_off)
+        self._timer, self._timer_ends = running.call_at(wake_at, self._backed_off), wake_at
 
     async def _connect(self) -> None:
         self._running = asyncio.get_running_loop()

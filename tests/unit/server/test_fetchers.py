@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
 import pytest
+import uvloop
 from minikafka.metadata.image import BrokerState, PartitionState
 from minikafka.metadata.memory import MemoryStore
 from minikafka.protocol import messages, wire
@@ -116,6 +118,20 @@ async def test_a_partition_in_a_new_term_overtakes_the_fetch_that_is_parked(scen
     scene.fetcher.add(scene.partitions[1])
     assert scene.connection.sent == [{0: 0}, {0: 0, 1: 0}]
     scene.fetcher.stop()
+
+
+def test_a_back_off_that_is_as_good_as_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvloop's handle of it has no time. Who asked for it failed, and a replica was followed by nobody, for ever."""
+
+    async def story() -> None:
+        fetcher, loop = Scene(monkeypatch).fetcher, asyncio.get_running_loop()
+        for seconds in (0.0001, 0.0):
+            fetcher._loop.wake_at = loop.time() + seconds
+            fetcher._set_timer(loop)
+        fetcher.stop()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(story())
 
 
 async def test_a_leader_whose_connection_ends_is_suspected(scene: Scene) -> None:
