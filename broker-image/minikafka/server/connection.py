@@ -278,7 +278,7 @@ class ClientConnection(FrameProtocol):
             self.pause()
         return None
 
-    def had_its_turn(self) -> bool:
+    def turn_is_over(self) -> bool:
         return self._turn.is_over
 
     def may_go_on(self, client: ClientIdentity, api_key: int) -> bool:

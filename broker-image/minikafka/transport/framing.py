@@ -86,7 +86,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         """
         raise NotImplementedError
 
-    def had_its_turn(self) -> bool:
+    def turn_is_over(self) -> bool:
         """Whether others are to be served before the next frame, though it is here."""
         return False
 
@@ -224,7 +224,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
             read_at = end
             if self._held or self._closing:
                 break
-            if write_at - end >= 4 and self.had_its_turn() and self.loop is not None:
+            if write_at - end >= 4 and self.turn_is_over() and self.loop is not None:
                 self.hold_frames("turn")
                 self.loop.call_soon(self.release_frames, "turn")
                 break
