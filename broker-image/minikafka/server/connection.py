@@ -282,7 +282,12 @@ class ClientConnection(FrameProtocol):
         return self._turn.is_over
 
     def may_go_on(self, client: ClientIdentity, api_key: int) -> bool:
-        """Whether a request may be worked on. If not its frame is to be left: over other connections, too, too much was used."""
+        """Whether a request may be worked on. If not its frame is to be left: over other connections, too, too much was used.
+
+        Who may be a broker waits for nobody else: its heartbeats and fetches would, too, and it would lose its session.
+        """
+        if self.is_broker:
+            return True
         seconds = self.services.quotas.wait(client, api_key, self.muting.take_waited())
         if seconds > 0:
             self.muting.mute(max(milliseconds(seconds), 1))
@@ -449,13 +454,11 @@ class ClientConnection(FrameProtocol):
                 self.loop.call_soon(self.release_frames, _BEHIND)
 
     async def _wait_for_quotas(self, header: RequestHeader) -> None:
-        """Wait while those who share a quota with this client have used too much, over other connections, too."""
-        while (handler := self.services.handlers.get(header.api_key)) and self.services.metadata.image.quotas.is_set:
-            client = RequestContext(self, header)
-            if self._is_of_brokers(handler[0], client):
-                return
-            waited, key = self.muting.take_waited(), header.api_key
-            seconds = self.services.quotas.wait(client, key, waited, header.api_version < STRICT_SINCE.get(key, 0))
+        """Wait as in :meth:`may_go_on`."""
+        while self.services.metadata.image.quotas.is_set and not self.is_broker:
+            client, key = self.client(header), header.api_key
+            mutates = header.api_version < STRICT_SINCE.get(key, 0)
+            seconds = self.services.quotas.wait(client, key, self.muting.take_waited(), mutates)
             if seconds <= 0:
                 return
             self.muting.mute(max(milliseconds(seconds), 1))
