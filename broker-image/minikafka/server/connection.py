@@ -11,7 +11,7 @@ import asyncio
 import ssl
 import time
 from collections import deque
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from minikafka.authorization.rules import ClientAccess
@@ -81,7 +81,7 @@ class Slot:
 
 def error_codes(answer: Any) -> Iterator[int]:
     """Every error code in the values of an answer, at whatever depth; NONE is none."""
-    if isinstance(answer, Mapping):
+    if isinstance(answer, dict):
         code = answer.get("error_code")
         if code:
             yield code
@@ -89,7 +89,7 @@ def error_codes(answer: Any) -> Iterator[int]:
     elif not isinstance(answer, list | tuple):
         return
     for value in answer:
-        if isinstance(value, Mapping | list | tuple):
+        if isinstance(value, dict | list | tuple):
             yield from error_codes(value)
 
 
