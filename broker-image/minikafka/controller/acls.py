@@ -49,7 +49,7 @@ class AclRegistry:
         there = {acl.pattern: dict.fromkeys(self._workspace.image.acls.entries(acl.pattern)) for acl in acls}
         new = [acl for acl in problems if problems[acl] is None and acl.entry not in there[acl.pattern]]
         try:
-            self._workspace.check_acl_room(new)
+            self._workspace.check_room(*new)
         except KafkaError as no_room:
             problems |= dict.fromkeys(new, no_room)
             new = []

@@ -12,8 +12,9 @@ from minikafka.controller.partitions import PartitionRegistry
 from minikafka.controller.quotas import QuotaRegistry
 from minikafka.controller.topics import ConfigCheck, TopicRegistry
 from minikafka.controller.users import UserRegistry
-from minikafka.controller.workspace import ControllerConfig, Event, RoomCheck, Workspace
+from minikafka.controller.workspace import ControllerConfig, Event, RoomIn, Workspace
 from minikafka.metadata.image import ClusterImage
+from minikafka.metadata.store import no_limit
 
 
 class Controller:
@@ -32,11 +33,11 @@ class Controller:
         now: float,
         new_uuid: Callable[[], UUID],
         check_configs: ConfigCheck = lambda _: None,
-        check_room: RoomCheck = lambda _image, _wish: None,
+        room_in: RoomIn = lambda _image: no_limit,
     ) -> None:
         self.epoch = epoch
         self.config = config
-        self.workspace = Workspace(image, config, check_room)
+        self.workspace = Workspace(image, config, room_in)
         self.partitions = PartitionRegistry(self.workspace)
         self.brokers = BrokerRegistry(self.workspace, self.partitions, now)
         self.topics = TopicRegistry(self.workspace, new_uuid, check_configs)

@@ -30,16 +30,20 @@ class QuotaRegistry:
         """By entity: why nothing of what was asked for it was done, or None."""
         times = Counter(alteration.entity for alteration in alterations)
         results: dict[Entity, KafkaError | None] = {}
+        wished: list[EntityQuotas] = []
         for alteration in alterations:
             results[alteration.entity] = None
             try:
-                wished = self._wished(alteration, times[alteration.entity])
-                self._workspace.check_quota_room(wished)
+                wished.append(self._wished(alteration, times[alteration.entity]))
             except KafkaError as refused:
                 results[alteration.entity] = refused
-                continue
-            if not validate_only:
-                self._put(wished)
+        try:
+            self._workspace.check_room(*wished)
+        except KafkaError as no_room:
+            return results | {each.entity: no_room for each in wished}
+        if not validate_only:
+            for each in wished:
+                self._put(each)
         return results
 
     def _wished(self, alteration: QuotaAlteration, times: int) -> EntityQuotas:

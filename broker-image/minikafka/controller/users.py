@@ -10,7 +10,13 @@ from minikafka.controller.workspace import Workspace
 from minikafka.metadata.image import SCRAM, SCRAM_SECRET
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.security.principal import user
-from minikafka.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, NUMBERS, credential
+from minikafka.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, NUMBERS, UserCredential, credential
+
+BYTES_MAX = {"user name": 1024, "salt": 256, "password": 256}
+"""All are kept in every broker's memory, and strangers are answered with a salt like those that are there.
+
+Kafka bounds none of them. Its clients make salts of 26 bytes, librdkafka's of 64; a salted password has 32 or 64.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,12 @@ class Upsertion:
     iterations: int
     salt: bytes = field(repr=False)
     salted_password: bytes = field(repr=False)
+
+
+def _credential(change: Upsertion) -> UserCredential:
+    mechanism = NUMBERS[change.mechanism]
+    found = credential(mechanism, change.salted_password, change.salt, change.iterations)
+    return UserCredential(change.user, mechanism, found)
 
 
 class UserRegistry:
@@ -58,9 +70,17 @@ class UserRegistry:
                 results[change.user] = results[change.user] or KafkaError(
                     ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
                 )
-        for change in changes:
+        done = [change for change in changes if results[change.user] is None]
+        found: dict[Deletion | Upsertion, UserCredential] = {
+            change: _credential(change) for change in done if isinstance(change, Upsertion)
+        }
+        try:
+            self._workspace.check_room(*found.values())
+        except KafkaError as no_room:
+            results |= dict.fromkeys((change.user for change in found), no_room)
+        for change in done:
             if results[change.user] is None:
-                self._do(change, secret)
+                self._put(change, found.get(change), secret)
         return results
 
     def _problem(self, change: Deletion | Upsertion) -> KafkaError | None:
@@ -81,15 +101,24 @@ class UserRegistry:
             return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too many iterations; at most {ITERATIONS_MAX}")
         if not change.salt or not change.salted_password:
             return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salt or the salted password is empty")
+        sizes = {
+            "user name": len(change.user.encode()),
+            "salt": len(change.salt),
+            "password": len(change.salted_password),
+        }
+        for what, allowed in BYTES_MAX.items():
+            if sizes[what] > allowed:
+                return KafkaError(
+                    ErrorCode.UNACCEPTABLE_CREDENTIAL,
+                    f"The {what} is {sizes[what]} bytes long; allowed: at most {allowed}",
+                )
         return None
 
-    def _do(self, change: Deletion | Upsertion, secret: bytes) -> None:
+    def _put(self, change: Deletion | Upsertion, found: UserCredential | None, secret: bytes) -> None:
         mechanism = NUMBERS[change.mechanism]
-        value = None
-        if isinstance(change, Upsertion):
-            if self._workspace.image.scram_secret is None:
-                self._workspace.put_record(SCRAM_SECRET, secret.hex())
-            value = credential(mechanism, change.salted_password, change.salt, change.iterations).to_json()
+        if found is not None and self._workspace.image.scram_secret is None:
+            self._workspace.put_record(SCRAM_SECRET, secret.hex())
+        value = None if found is None else found.found.to_json()
         self._workspace.put_record(f"{SCRAM}{mechanism}/{change.user}", value)
         event = "credential_removed" if value is None else "credential_set"
         self._workspace.note(event, principal=user(change.user), mechanism=mechanism)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from minikafka.controller.change import ChangeRules, Election, PartitionChange
 from minikafka.metadata.image import BROKER, TOPIC, UNREGISTERED, BrokerState, ClusterImage, PartitionState, TopicState
-from minikafka.metadata.store import Wish
-from minikafka.quotas.entities import EntityQuotas
-from minikafka.security.acls import Acl
+from minikafka.metadata.store import Room, Wish, no_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +39,21 @@ class Event:
     fields: Mapping[str, Any]
 
 
-RoomCheck = Callable[[ClusterImage, Wish], None]
-"""Raises KafkaError POLICY_VIOLATION when the cluster store has no room for a topic or quotas as given, or for more ACLs."""
+RoomIn = Callable[[ClusterImage], Room]
+"""What the cluster store has room for, beside what is in an image."""
 
 
 class Workspace:
     """Image plus uncommitted changes. A failed commit throws the whole workspace away."""
 
     def __init__(
-        self, image: ClusterImage, config: ControllerConfig, check_room: RoomCheck = lambda _image, _wish: None
+        self, image: ClusterImage, config: ControllerConfig, room_in: RoomIn = lambda _image: no_limit
     ) -> None:
         self.image = image
         self.config = config
-        self._check_room = check_room
+        self._room_in = room_in
+        self._room: Room | None = None
+        """None: the image has changed since it was measured, which takes as long as the cluster is large."""
         self._changes: dict[str, Any] = {}
         self._events: list[Event] = []
 
@@ -72,10 +72,14 @@ class Workspace:
         """Remember an event."""
         self._events.append(Event(name, topic, partition, fields))
 
+    def _changed(self, key: str, value: Any) -> None:
+        self._changes[key] = value
+        self._room = None
+
     def put_broker(self, broker: BrokerState) -> None:
         self.image.brokers[broker.broker_id] = broker
         self.image.unregistered.pop(broker.broker_id, None)
-        self._changes[BROKER + str(broker.broker_id)] = broker.to_json()
+        self._changed(BROKER + str(broker.broker_id), broker.to_json())
 
     def unregister_broker(self, broker: BrokerState) -> None:
         """Take a broker out of the image; its record keeps the epoch."""
@@ -83,32 +87,25 @@ class Workspace:
 
     def put_topic(self, topic: TopicState) -> None:
         self.image.put_topic(topic)
-        self._changes[TOPIC + topic.name] = topic  # as JSON once at the end, and not with each of its partitions
+        self._changed(TOPIC + topic.name, topic)  # as JSON once at the end, and not with each of its partitions
 
     def delete_topic(self, topic: TopicState) -> None:
-        del self.image.topics[topic.name]
-        del self.image.topics_by_id[topic.topic_id.bytes]
-        self._changes[TOPIC + topic.name] = None
+        self.image.drop_topic(topic)
+        self._changed(TOPIC + topic.name, None)
 
-    def check_room(self, topic: TopicState) -> None:
-        """To be asked before a topic is made or gets larger. What failovers change is written in any case.
+    def check_room(self, *wishes: Wish) -> None:
+        """To be asked before something is made or gets larger. What failovers change is written in any case.
 
         Raises:
-            KafkaError: POLICY_VIOLATION, the cluster store has no room for it.
+            KafkaError: POLICY_VIOLATION, the cluster store has no room for all of it.
         """
-        self._check_room(self.image, topic)
-
-    def check_acl_room(self, acls: Sequence[Acl]) -> None:
-        """To be asked before ACLs are made. Raises KafkaError POLICY_VIOLATION."""
-        self._check_room(self.image, acls)
-
-    def check_quota_room(self, quotas: EntityQuotas) -> None:
-        """To be asked before an entity gets quotas. Raises KafkaError POLICY_VIOLATION."""
-        self._check_room(self.image, quotas)
+        if self._room is None:
+            self._room = self._room_in(self.image)
+        self._room(wishes)
 
     def put_record(self, key: str, value: Any) -> None:
         self.image.apply(key, value)
-        self._changes[key] = value
+        self._changed(key, value)
 
     def change_partitions(
         self,

@@ -23,14 +23,15 @@ With three replicas that is room for some 19,000 partitions in large topics, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from minikafka.kubernetes.document import CONFIG_MAP_BYTES_MAX
 from minikafka.metadata.image import ClusterImage, TopicState
-from minikafka.metadata.store import Wish
+from minikafka.metadata.store import Room, Wish
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.quotas.entities import Entity, EntityQuotas, record_name
 from minikafka.security.acls import Acl
+from minikafka.security.scram import ScramCredential, UserCredential
 
 WORST_CASE_BYTES_MAX = CONFIG_MAP_BYTES_MAX // 2
 
@@ -42,8 +43,8 @@ PARTITION_BYTES, REPLICA_BYTES = 12, 5
 
 BROKER_BYTES = 150
 
-CREDENTIAL_BYTES = 250
-"""Of a user's SCRAM credential, whose salt and keys are random."""
+CREDENTIAL_BYTES = 90
+"""Of a user's SCRAM credential beside its name, salt and keys, of which the last are random and in base64."""
 
 ACL_BYTES = 10
 """Of an ACL beside its names, which are taken to be like no other's. (With random names of twelve letters it is 25 in all.)"""
@@ -52,43 +53,65 @@ QUOTA_BYTES = 30
 """Of each quota of an entity, with its value; and of the entity beside its names, which are there twice."""
 
 
-def check_room(image: ClusterImage, wish: Wish) -> None:
-    """Whether a topic may be as given: new, with more partitions, more replicas or longer settings than it has in the image.
-    Or whether an entity may have these quotas, or there may be these ACLs beside those that are there.
+def room(image: ClusterImage) -> Room:
+    """What there may be beside what is in an image, for as long as that does not change.
 
-    Raises:
-        KafkaError: POLICY_VIOLATION, when the cluster's metadata might not fit into its ConfigMap any more. What takes no
-            more room than before is always allowed.
+    What takes no more room than before is always allowed.
     """
+    there = worst_case_bytes(image)
+
+    def check(wishes: Sequence[Wish]) -> None:
+        more = sum(_more_bytes(image, wish) for wish in wishes)
+        if more <= 0 or there + more <= WORST_CASE_BYTES_MAX:
+            return
+        partitions = sum(len(one.partitions) for one in image.topics.values())
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{_described(wishes)}: the cluster's metadata ({len(image.topics)} topics, {partitions} partitions, "
+            f"{len(image.acls)} ACLs, {len(image.scram)} credentials) may take {there} bytes in a failover, and this would "
+            f"make it {there + more}; at most {WORST_CASE_BYTES_MAX} are allowed, half of what Kubernetes stores in a "
+            "ConfigMap",
+        )
+
+    return check
+
+
+def _more_bytes(image: ClusterImage, wish: Wish) -> int:
+    """What a wish takes beside what is there in its place."""
     if isinstance(wish, TopicState):
         before = image.topics.get(wish.name)
-        more = topic_bytes(wish) - (0 if before is None else topic_bytes(before))
-        what = f"topic {wish.name!r} with {len(wish.partitions)} partitions"
-    elif isinstance(wish, EntityQuotas):
-        more = quota_bytes(wish.entity, wish.values) - quota_bytes(wish.entity, image.quotas.of(wish.entity))
-        what = f"quotas of {record_name(wish.entity)}"
-    else:
-        more, what = sum(map(acl_bytes, wish)), f"{len(wish)} ACLs"
-    there = worst_case_bytes(image)
-    if more <= 0 or there + more <= WORST_CASE_BYTES_MAX:
-        return
-    partitions = sum(len(one.partitions) for one in image.topics.values())
-    raise KafkaError(
-        ErrorCode.POLICY_VIOLATION,
-        f"{what}: the cluster's metadata ({len(image.topics)} topics, {partitions} partitions, {len(image.acls)} ACLs) "
-        f"may take {there} bytes in a failover, and this would make it {there + more}; at most {WORST_CASE_BYTES_MAX} are "
-        "allowed, half of what Kubernetes stores in a ConfigMap",
-    )
+        return topic_bytes(wish) - (0 if before is None else topic_bytes(before))
+    if isinstance(wish, EntityQuotas):
+        return quota_bytes(wish.entity, wish.values) - quota_bytes(wish.entity, image.quotas.of(wish.entity))
+    if isinstance(wish, UserCredential):
+        found = image.scram.get(wish[:2])
+        return credential_bytes(wish.user, wish.found) - (0 if found is None else credential_bytes(wish.user, found))
+    return acl_bytes(wish)
+
+
+def _described(wishes: Sequence[Wish]) -> str:
+    first = wishes[0]
+    if isinstance(first, TopicState):
+        return f"topic {first.name!r} with {len(first.partitions)} partitions"
+    if isinstance(first, EntityQuotas):
+        return f"quotas of {len(wishes)} entities"
+    return f"{len(wishes)} {'credentials' if isinstance(first, UserCredential) else 'ACLs'}"
 
 
 def worst_case_bytes(image: ClusterImage) -> int:
     """What the ConfigMap may grow to, in bytes."""
     settings = sum(len(k) + len(v) for configs in image.broker_configs.values() for k, v in configs.items())
-    users = sum(CREDENTIAL_BYTES + len(user) for user, _ in image.scram)
+    users = sum(credential_bytes(user, found) for (user, _), found in image.scram.items())
     acls = sum(map(acl_bytes, image.acls))
     quotas = sum(quota_bytes(entity, values) for entity, values in image.quotas.all().items())
     topics = sum(map(topic_bytes, image.topics.values()))
     return len(image.brokers) * BROKER_BYTES + users + settings + acls + quotas + topics
+
+
+def credential_bytes(user: str, found: ScramCredential) -> int:
+    """The part of it that is a user's credential."""
+    random = len(found.salt) + len(found.stored_key) + len(found.server_key)
+    return CREDENTIAL_BYTES + len(user.encode()) + random * 4 // 3
 
 
 def acl_bytes(acl: Acl) -> int:

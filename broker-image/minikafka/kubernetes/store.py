@@ -33,10 +33,10 @@ from minikafka.metadata.store import (
     Changes,
     FencedControllerError,
     Lease,
+    Room,
     Snapshot,
     StoreError,
     StoreWentBackError,
-    Wish,
 )
 
 ATTEMPT_SECONDS_MAX = 1.5
@@ -401,9 +401,9 @@ class KubernetesStore:
 
         await self.write(change, lambda _: False)
 
-    def check_room(self, image: ClusterImage, wish: Wish) -> None:
+    def room(self, image: ClusterImage) -> Room:
         """See :mod:`~minikafka.kubernetes.capacity`."""
-        capacity.check_room(image, wish)
+        return capacity.room(image)
 
     async def allocate(self, counter: str, count: int) -> int:
         first = -1

@@ -184,12 +184,19 @@ QUOTA = "quota/"
 MIN_ISR = "min.insync.replicas"
 
 
+def _in_metrics(name: str) -> str | None:
+    """A topic's name in Kafka's metrics; None: as it is, so that no other has the same."""
+    name = name.replace(".", "_")
+    return name if "_" in name else None
+
+
 class ClusterImage:
     """All records, indexed. Mutable by :meth:`apply` only; the states inside are immutable."""
 
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
         self.topics: dict[str, TopicState] = {}
+        self._names_in_metrics: dict[str, str] = {}
         self.topics_by_id: dict[bytes, TopicState] = {}
         self.brokers: dict[int, BrokerState] = {}
         self.unregistered: dict[int, int] = {}
@@ -258,9 +265,9 @@ class ClusterImage:
             self.quotas.put(found.entity, found.values)
 
     def _apply_topic(self, name: str, value: Any) -> None:
-        old = self.topics.pop(name, None)
+        old = self.topics.get(name)
         if old is not None:
-            self.topics_by_id.pop(old.topic_id.bytes, None)
+            self.drop_topic(old)
         if value is not None:
             self.put_topic(TopicState.from_json(name, value))
 
@@ -268,6 +275,20 @@ class ClusterImage:
         """Set a topic that is a value already."""
         self.topics[topic.name] = topic
         self.topics_by_id[topic.topic_id.bytes] = topic
+        if (in_metrics := _in_metrics(topic.name)) is not None:
+            self._names_in_metrics[in_metrics] = topic.name
+
+    def drop_topic(self, topic: TopicState) -> None:
+        """Take out a topic that is there."""
+        del self.topics[topic.name]
+        self.topics_by_id.pop(topic.topic_id.bytes, None)
+        if (in_metrics := _in_metrics(topic.name)) is not None:
+            self._names_in_metrics.pop(in_metrics, None)
+
+    def named_alike(self, name: str) -> str | None:
+        """The topic that has the same name in Kafka's metrics, where '.' and '_' are the same."""
+        in_metrics = _in_metrics(name)
+        return None if in_metrics is None else self._names_in_metrics.get(in_metrics)
 
     def partition(self, topic: str, index: int) -> PartitionState | None:
         """The state of a partition, or None when there is no such topic or index."""

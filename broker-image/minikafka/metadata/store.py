@@ -7,16 +7,25 @@ the moment somebody else holds the lease, the old controller's writes fail.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from minikafka.metadata.image import ClusterImage, TopicState
 from minikafka.quotas.entities import EntityQuotas
 from minikafka.security.acls import Acl
+from minikafka.security.scram import UserCredential
 
-Wish = TopicState | EntityQuotas | Sequence[Acl]
-"""What needs room in the store: a topic or an entity's quotas as they are to be, or ACLs that are new."""
+Wish = TopicState | EntityQuotas | UserCredential | Acl
+"""What needs room in the store: a topic, an entity's quotas or a user's credential as they are to be, or an ACL that is new."""
+
+Room = Callable[[Sequence[Wish]], None]
+"""Whether there is room for all of these. Raises KafkaError POLICY_VIOLATION when the store might get too full."""
+
+
+def no_limit(wishes: Sequence[Wish]) -> None:
+    """There is room for everything."""
+    del wishes
 
 
 class StoreError(Exception):
@@ -110,9 +119,6 @@ class ClusterStore(Protocol):
         """The first of ``count`` numbers never handed out before (producer ids)."""
         ...
 
-    def check_room(self, image: ClusterImage, wish: Wish) -> None:
-        """Whether a topic may come to be as given, or ACLs be added.
-
-        Raises KafkaError POLICY_VIOLATION when the store might get too full.
-        """
+    def room(self, image: ClusterImage) -> Room:
+        """What there may be beside what is in an image, for as long as that does not change."""
         ...

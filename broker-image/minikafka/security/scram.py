@@ -73,6 +73,14 @@ class ScramCredential:
         )
 
 
+class UserCredential(NamedTuple):
+    """Whose it is, and for which mechanism."""
+
+    user: str
+    mechanism: str
+    found: ScramCredential
+
+
 def _hmac(mechanism: str, key: bytes, data: bytes) -> bytes:
     return hmac.digest(key, data, HASHES[mechanism])
 

@@ -73,7 +73,7 @@ class ControllerRole:
             context.clock.now(),
             context.machine.new_id,
             context.check_topic_configs,
-            store.check_room,
+            store.room,
         )
         self.term = ControllerTerm(context.broker_id, lease, self.controller, resignation)
         self.over = asyncio.Event()

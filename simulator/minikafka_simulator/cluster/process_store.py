@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikafka.controller.term import Commit
 from minikafka.metadata.image import ClusterImage
-from minikafka.metadata.store import Changes, Lease, Snapshot, StoreError, Wish
+from minikafka.metadata.store import Changes, Lease, Room, Snapshot, StoreError, no_limit
 
 from minikafka_simulator.stores.store import CLUSTER_ID, LeaseBid
 
@@ -116,5 +116,6 @@ class ProcessStore:
     async def allocate(self, counter: str, count: int) -> int:
         raise StoreError(f"no simulated client asks for {count} of {counter}")
 
-    def check_room(self, image: ClusterImage, wish: Wish) -> None:
-        """There is room for everything."""
+    def room(self, image: ClusterImage) -> Room:
+        del image
+        return no_limit

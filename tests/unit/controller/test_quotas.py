@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -10,15 +11,18 @@ from minikafka.controller.controller import Controller
 from minikafka.controller.quotas import QuotaAlteration
 from minikafka.controller.workspace import ControllerConfig
 from minikafka.metadata.image import ClusterImage
-from minikafka.metadata.store import Wish
+from minikafka.metadata.store import Room, Wish
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.quotas.entities import entity_of
 
 ALICE, APP = entity_of({"user": "alice"}.items()), entity_of({"client-id": None, "user": "alice"}.items())
 
 
-def no_room(image: ClusterImage, wish: Wish) -> None:
-    raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{wish} in {image}")
+def no_room(image: ClusterImage) -> Room:
+    def check(wishes: Sequence[Wish]) -> None:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{wishes} in {image}")
+
+    return check
 
 
 def controller(**more: Any) -> Controller:
@@ -109,6 +113,6 @@ def test_what_is_only_to_be_validated_is_not_done() -> None:
 
 
 def test_a_store_without_room() -> None:
-    of = controller(check_room=no_room)
+    of = controller(room_in=no_room)
     assert codes(of, QuotaAlteration(ALICE, [("consumer_byte_rate", 5.0)])) == [ErrorCode.POLICY_VIOLATION]
     assert written(of) == ({}, [])

@@ -11,8 +11,10 @@ import pytest
 from minikafka.controller.controller import Controller
 from minikafka.controller.quotas import QuotaAlteration
 from minikafka.controller.topics import NewTopic
+from minikafka.controller.users import Upsertion
 from minikafka.controller.workspace import ControllerConfig
-from minikafka.kubernetes.capacity import WORST_CASE_BYTES_MAX, check_room, topic_bytes, worst_case_bytes
+from minikafka.kubernetes import capacity
+from minikafka.kubernetes.capacity import WORST_CASE_BYTES_MAX, room, topic_bytes, worst_case_bytes
 from minikafka.kubernetes.desired import alteration
 from minikafka.kubernetes.document import CONFIG_MAP_BYTES_MAX, PACKED, Document
 from minikafka.kubernetes.topics import Edit
@@ -31,18 +33,18 @@ def filled(partitions: int, replicas: int, brokers: int, name_length: int = 20) 
     for broker_id in range(brokers):
         incarnation = str(UUID(int=chance.getrandbits(128)))
         image.brokers[broker_id] = BrokerState(broker_id, chance.randrange(10**6), incarnation, LISTENERS)
-    room = WORST_CASE_BYTES_MAX - worst_case_bytes(image)
-    while room >= 0:
+    left = WORST_CASE_BYTES_MAX - worst_case_bytes(image)
+    while left >= 0:
         name = "".join(chance.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=name_length))
         states = tuple(_worst(chance, replicas, brokers) for _ in range(partitions))
         topic = TopicState(
             name, UUID(int=chance.getrandbits(128)), states, {"retention.ms": str(chance.randrange(10**9))}
         )
-        room -= topic_bytes(topic)
-        if room >= 0:
+        left -= topic_bytes(topic)
+        if left >= 0:
             image.put_topic(topic)
     with pytest.raises(KafkaError) as told:
-        check_room(image, topic)
+        room(image)([topic])
     assert told.value.code is ErrorCode.POLICY_VIOLATION
     return image
 
@@ -102,7 +104,7 @@ class TestRefusal:
         for number in range(topics):
             image.put_topic(replace(self.TOPIC, name=f"t{number}", topic_id=UUID(int=number)))
         assert worst_case_bytes(image) < WORST_CASE_BYTES_MAX
-        controller = Controller(image, 1, config, 0.0, lambda: UUID(int=99), check_room=check_room)
+        controller = Controller(image, 1, config, 0.0, lambda: UUID(int=99), room_in=room)
         controller.take_changes()
         return controller
 
@@ -160,11 +162,38 @@ class TestRefusal:
         assert alter(refused - 1, 2.0) is None
         assert worst_case_bytes(controller.image) <= WORST_CASE_BYTES_MAX
 
+    def test_of_users(self) -> None:
+        """All credentials of a request, or none; another password for a user who is there needs no room."""
+        controller = self.controller()
+
+        def alter(*users: int) -> set[ErrorCode]:
+            wishes = [Upsertion(f"{each}-{'u' * 1000}", 1, 4096, b"s" * 256, b"p" * 32) for each in users]
+            refused = controller.users.alter((), wishes, b"secret").values()
+            return {ErrorCode.NONE if each is None else each.code for each in refused}
+
+        assert alter(1, 2) == {ErrorCode.NONE}
+        assert alter(*range(3, 500)) == {ErrorCode.POLICY_VIOLATION}
+        few = (each for each in range(3, 500) if alter(each) != {ErrorCode.NONE})
+        assert next(few) == len(controller.image.scram) + 1
+        assert alter(1) == {ErrorCode.NONE}
+        assert worst_case_bytes(controller.image) <= WORST_CASE_BYTES_MAX
+
+    def test_is_told_without_measuring_the_cluster_for_each(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Or a request of many rows takes as long as rows times topics."""
+        controller = self.controller()
+        asked: list[ClusterImage] = []
+        monkeypatch.setattr(capacity, "worst_case_bytes", lambda image: asked.append(image) or 0)
+        for number in range(10):
+            controller.topics.create(NewTopic(f"new-{number}"), validate_only=True)
+        wishes = [QuotaAlteration(entity_of({"user": str(n)}.items()), [("producer_byte_rate", 1.0)]) for n in range(9)]
+        controller.quotas.alter(wishes, validate_only=False)
+        assert len(asked) == 1
+
     def test_of_a_wish_as_a_whole(self) -> None:
         """Partitions and settings that fit apart and not together: nothing of it is done."""
         controller = self.controller()
-        room = WORST_CASE_BYTES_MAX - worst_case_bytes(controller.image)
-        wish = Edit(partitions=900 + room // 40, config={"retention.ms": "1" * (room // 2)})
+        left = WORST_CASE_BYTES_MAX - worst_case_bytes(controller.image)
+        wish = Edit(partitions=900 + left // 40, config={"retention.ms": "1" * (left // 2)})
         with pytest.raises(KafkaError):
             alteration("t0", UUID(int=0), wish)(controller)
         assert not controller.workspace.has_changes
