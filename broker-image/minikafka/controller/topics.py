@@ -84,7 +84,7 @@ class TopicRegistry:
         image = self.workspace.image
         if desired.name in image.topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {desired.name!r} already exists")
-        clash = next((t for t in image.topics if t.replace(".", "_") == desired.name.replace(".", "_")), None)
+        clash = image.named_alike(desired.name)
         if clash is not None:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,

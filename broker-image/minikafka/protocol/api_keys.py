@@ -101,7 +101,10 @@ class ApiKey(IntEnum):
     @property
     def api_name(self) -> str:
         """The name in Kafka's message definitions, for example ``ListOffsets``."""
-        return "".join(word.capitalize() for word in self.name.split("_"))
+        return _API_NAMES[self]
+
+
+_API_NAMES = {key: "".join(word.capitalize() for word in key.name.split("_")) for key in ApiKey}
 
 
 KAFKA_VERSIONS: dict[ApiKey, tuple[int, int]] = {

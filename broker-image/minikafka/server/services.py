@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from minikafka.authorization.service import Authorization
 from minikafka.replication.replicas import ReplicaManager
@@ -15,11 +16,14 @@ from minikafka.server.membership import Membership
 from minikafka.server.metadata_cache import MetadataCache
 from minikafka.server.producer_ids import ProducerIds
 from minikafka.server.quotas import ClientQuotas
+from minikafka.server.throttling import in_turns
 from minikafka.server.topic_requests import TopicRequests
 
 if TYPE_CHECKING:
     from minikafka.server.api.spec import Handlers
 from minikafka.transport.request_memory import RequestMemory
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,3 +43,7 @@ class Services:
     replicas: ReplicaManager
     reporter: ReplicaReporter
     groups: GroupService
+
+    def in_turns(self, rows: Iterable[T]) -> AsyncIterator[T]:
+        """Give each of the rows that one client has asked for, and serve others between them."""
+        return in_turns(rows, self.context.clock.now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
@@ -105,6 +105,15 @@ class Turn:
         if self.is_over:
             await asyncio.sleep(0)
             self.begin()
+
+
+async def in_turns(rows: Iterable[T], now: Callable[[], float]) -> AsyncIterator[T]:
+    """Give each of the rows that one client has asked for, and serve others between them."""
+    turn = Turn(now)
+    for row in rows:
+        if turn.is_over:
+            await turn.pass_on()
+        yield row
 
 
 class LoopTime:

@@ -41,6 +41,8 @@ class TestNames:
         with pytest.raises(KafkaError, match=r"collides with 'a\.b'") as error:
             at.topics.create(NewTopic("a_b", 1, 1))
         assert refused(error) is ErrorCode.INVALID_TOPIC_EXCEPTION
+        at.topics.delete("a.b")
+        at.topics.create(NewTopic("a_b", 1, 1))
 
 
 class TestCreate:

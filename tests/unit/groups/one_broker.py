@@ -16,6 +16,7 @@ from minikafka.protocol.records import RecordBatch, iterate_batches
 from minikafka.server.api import load_handlers
 from minikafka.server.group_service import GroupService
 from minikafka.server.machine import Machine
+from minikafka.server.services import Services
 
 from .dialogue import subscription
 
@@ -33,6 +34,7 @@ class OneBroker:
     """A broker that leads every partition of ``__consumer_offsets``, with its log in memory."""
 
     context = SimpleNamespace(clock=Machine.clock)
+    in_turns = Services.in_turns
 
     def __init__(self, log: dict[int, list[bytes]] | None = None, **config: Any) -> None:
         self.log: dict[int, list[bytes]] = {} if log is None else log

@@ -166,8 +166,8 @@ async def test_requests_that_wait_for_earlier_ones_count_too(cluster: Cluster) -
         most = max(most, memory.used)
     assert most < 100 + len(metadata)
     await until(lambda: memory.used == 0)
-    client.writer.write(metadata * 50)
-    await until(lambda: memory.used > 0 or connection.last_active == 0)
+    client.writer.write(metadata * 2_000)  # so many that some are seen to wait
+    await until(lambda: memory.used > 0)
     client.writer.close()
     await until(lambda: connection not in connections(cluster.brokers[1]))
     assert memory.used == 0
@@ -291,6 +291,48 @@ async def test_others_are_served_between_the_requests_of_a_connection(
             assert await client.frame()
         assert answered[-1] - answered[0] == 50
         assert max(after - before for before, after in itertools.pairwise(answered)) == 1
+
+
+ROWS = 30
+OF_MANY_ROWS: dict[ApiKey, tuple[int, dict[str, Any]]] = {
+    ApiKey.METADATA: (12, {"topics": [{"name": f"t{i}", "topic_id": None} for i in range(ROWS)]}),
+    ApiKey.OFFSET_FETCH: (8, {"groups": [{"group_id": f"g{i}", "topics": []} for i in range(ROWS)]}),
+    ApiKey.DESCRIBE_CONFIGS: (4, {"resources": [{"resource_type": 2, "resource_name": f"t{i}"} for i in range(ROWS)]}),
+    ApiKey.DESCRIBE_GROUPS: (5, {"groups": [f"g{i}" for i in range(ROWS)]}),
+    ApiKey.CREATE_TOPICS: (7, {"topics": [{"name": "t"} for _ in range(2)] + [{"name": f"t{i}"} for i in range(ROWS)]}),
+    ApiKey.DELETE_TOPICS: (6, {"topics": [{"name": f"t{i}", "topic_id": None} for i in range(ROWS)]}),
+    ApiKey.FIND_COORDINATOR: (4, {"key_type": 1, "coordinator_keys": [f"g{i}" for i in range(ROWS)]}),
+    ApiKey.DESCRIBE_PRODUCERS: (0, {"topics": [{"name": "t", "partition_indexes": list(range(ROWS))}]}),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, {"topics": [{"name": f"t{i}"} for i in range(ROWS)]}),
+    ApiKey.CREATE_ACLS: (3, {"creations": [{"resource_name": f"t{i}"} for i in range(ROWS)]}),
+    ApiKey.DELETE_ACLS: (3, {"filters": [{"principal_filter": f"User:{i}"} for i in range(ROWS)]}),
+    ApiKey.DELETE_RECORDS: (
+        2,
+        {"topics": [{"name": "t", "partitions": [{"partition_index": i} for i in range(ROWS)]}]},
+    ),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (
+        4,
+        {"topics": [{"topic": "t", "partitions": [{"partition": i} for i in range(ROWS)]}]},
+    ),
+}
+
+
+async def test_others_are_served_between_the_rows_of_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CreateTopics of 49,000 rows kept a broker from everybody else for 9 s, and others for a second."""
+    monkeypatch.setattr("minikafka.server.throttling.TURN_SECONDS_MAX", 0.0)
+    async with running(tmp_path, 1) as cluster:
+        client = await Stranger.at(cluster.brokers[1])
+        rounds = itertools.count()
+
+        def next_round() -> None:
+            next(rounds)
+            asyncio.get_running_loop().call_soon(next_round)
+
+        next_round()
+        for key, (version, values) in OF_MANY_ROWS.items():
+            begun = next(rounds)
+            await client.ask(key, version, values)
+            assert next(rounds) - begun > ROWS, key
 
 
 async def test_requests_wait_while_their_client_takes_no_answers(tmp_path: Path) -> None:

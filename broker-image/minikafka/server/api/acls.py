@@ -96,7 +96,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 async def create(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
-    read = [_read(_acl, row) for row in request.creations]
+    read = [_read(_acl, row) async for row in services.in_turns(request.creations)]
     acls = [each for each in read if isinstance(each, Acl)]
     try:
         _require_authorizer(services)
@@ -117,7 +117,7 @@ def _read(kind: Callable[[Any], Read], row: Any) -> Read | KafkaError:
 
 async def delete(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
-    read = [_read(_filter, row) for row in request.filters]
+    read = [_read(_filter, row) async for row in services.in_turns(request.filters)]
     filters = [each for each in read if isinstance(each, AclFilter)]
     try:
         _require_authorizer(services)

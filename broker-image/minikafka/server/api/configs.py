@@ -32,7 +32,7 @@ async def describe(services: Services, ctx: RequestContext, request: Any) -> dic
         elif keys is not None:
             keys.update(dict.fromkeys(resource.configuration_keys))
     results = []
-    for (kind, name), keys in asked.items():
+    async for (kind, name), keys in services.in_turns(asked.items()):
         result: dict[str, Any] = {
             "error_code": ErrorCode.NONE,
             "error_message": None,

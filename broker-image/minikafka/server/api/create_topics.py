@@ -1,6 +1,6 @@
 """CreateTopics, 2 to 7: by the controller only; answers once the topic is in the store and visible on this broker.
 
-From version 5 on with the settings of the topic (KIP-525).
+From version 5 on with the settings of the topic (KIP-525): of the first thousand of a request.
 """
 
 from __future__ import annotations
@@ -23,17 +23,20 @@ SPEC = ApiSpec(
     controller_only=True,
     unread={"timeout": ANSWERED_WHEN_DONE},
     unset={
-        "topics.topic_config_error_code": "what may not be told is taken out where ACLs are looked at",
+        "topics.topic_config_error_code": "of many topics only; what may not be told is taken out where ACLs are looked at",
     },
 )
+
+SETTINGS_TOLD_MAX = 1_000
+"""So many topics of a request: of 49,000 they took 29 MB, and the event loop for 9 seconds. DescribeConfigs tells the others."""
 
 
 async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     quota = ctx.mutations(services.quotas)
     named = Counter(topic.name for topic in request.topics)
     wishes = {topic.name: topic for topic in request.topics}  # one answer for each name, as in Kafka
-    results = []
-    for desired in wishes.values():
+    results: list[dict[str, Any]] = []
+    async for desired in services.in_turns(wishes.values()):
         result: dict[str, Any] = {"name": desired.name, "error_code": ErrorCode.NONE, "error_message": None}
         try:
             if named[desired.name] > 1:
@@ -42,7 +45,10 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
             result["topic_id"] = created.topic_id
             result["num_partitions"] = len(created.partitions)
             result["replication_factor"] = len(created.partitions[0].replicas)
-            result["configs"] = topic_settings(services, created.configs)
+            if len(results) < SETTINGS_TOLD_MAX:
+                result["configs"] = topic_settings(services, created.configs)
+            else:
+                result["topic_config_error_code"] = ErrorCode.POLICY_VIOLATION
         except KafkaError as error:
             result["error_code"], result["error_message"] = error.code, str(error)
         results.append(result)

@@ -32,18 +32,17 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
     asked = request.topics
     await services.metadata.wait_for_successors(_leaders(services, asked))
     if asked is None or (version == 0 and not asked):
-        topics = [
-            describe(services, ctx.listener, topic) for _, topic in sorted(services.metadata.image.topics.items())
-        ]
+        every = sorted(services.metadata.image.topics.items())
+        topics = [describe(services, ctx.listener, topic) async for _, topic in services.in_turns(every)]
     elif version >= NULLABLE_NAME and any(is_malformed(topic, version) for topic in asked):
         return {"brokers": [], "controller_id": -1, "topics": [_refused(topic, version) for topic in asked]}
     else:
         create = (
             getattr(request, "allow_auto_topic_creation", True) and services.context.config.auto_create_topics_enable
         )
-        topics = _found(services, ctx.listener, asked, create)
+        topics = await _found(services, ctx.listener, asked, create)
     if getattr(request, "include_topic_authorized_operations", False):
-        for topic in topics:
+        async for topic in services.in_turns(topics):
             if topic["name"] is not None:
                 operations = services.authorization.operations(ctx, ResourceType.TOPIC, topic["name"])
                 topic["topic_authorized_operations"] = operations
@@ -83,12 +82,13 @@ def _refused(topic: Any, version: int) -> dict[str, Any]:
     return {"error_code": ErrorCode.INVALID_REQUEST, "name": name, "topic_id": topic.topic_id, "partitions": []}
 
 
-def _found(services: Services, listener: str, asked: Any, create: bool) -> list[dict[str, Any]]:
+async def _found(services: Services, listener: str, asked: Any, create: bool) -> list[dict[str, Any]]:
     """Each topic once, however often it is named; where one is named by its id, only ids count, as in Kafka."""
     ids = dict.fromkeys(i for t in asked if (i := getattr(t, "topic_id", None)) is not None)
     if ids:
-        return [_by_id(services, listener, topic_id) for topic_id in ids]
-    return [_by_name(services, listener, name, create) for name in dict.fromkeys(t.name for t in asked)]
+        return [_by_id(services, listener, topic_id) async for topic_id in services.in_turns(ids)]
+    names = dict.fromkeys(t.name for t in asked)
+    return [_by_name(services, listener, name, create) async for name in services.in_turns(names)]
 
 
 def _by_id(services: Services, listener: str, topic_id: UUID) -> dict[str, Any]:

@@ -18,7 +18,7 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
     topics = []
     for topic in request.topics:
         rows = []
-        for part in topic.partitions:
+        async for part in services.in_turns(topic.partitions):
             hosted = services.replicas.get(topic.topic, part.partition)
             row: dict[str, Any] = {"partition": part.partition}
             if hosted is None:

@@ -36,14 +36,11 @@ async def describe_producers(services: Services, ctx: RequestContext, request: A
     wanted: dict[str, dict[int, None]] = {}  # each once: a partition may have very many producers
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
-    topics = [
-        {
-            "name": name,
-            "partitions": [{"partition_index": index, **_producers(services, name, index)} for index in indexes],
-        }
-        for name, indexes in wanted.items()
-    ]
-    return {"topics": topics}
+    topics: dict[str, list[dict[str, Any]]] = {}
+    each = ((name, index) for name, indexes in wanted.items() for index in indexes)
+    async for name, index in services.in_turns(each):
+        topics.setdefault(name, []).append({"partition_index": index, **_producers(services, name, index)})
+    return {"topics": [{"name": name, "partitions": topics.get(name, ())} for name in wanted]}
 
 
 def _producers(services: Services, topic: str, index: int) -> dict[str, Any]:
