@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from minikafka.controller.workspace import Workspace
@@ -24,6 +24,8 @@ from minikafka.security.acls import (
 
 BYTES_MAX = 1024
 """Of a principal, a host or a resource's name: all are kept in every broker's memory."""
+
+_OF_SEVERAL = (PatternType.ANY, PatternType.MATCH)
 
 Code = TypeVar("Code", ResourceType, PatternType, Operation, Permission)
 
@@ -61,25 +63,19 @@ class AclRegistry:
             self._note("acl_created", acl)
         return [problems[acl] for acl in acls]
 
-    def delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
-        """For each filter: the ACLs that it has chosen, of those that were there before the first."""
-        there = dict(self._workspace.image.acls.patterns())
-        chosen = [
-            [
-                Acl(pattern, entry)
-                for pattern, entries in there.items()
-                if wish.matches_pattern(pattern)
-                for entry in entries
-                if wish.matches_entry(entry)
-            ]
-            for wish in filters
-        ]
-        gone = dict.fromkeys(acl for acls in chosen for acl in acls)
-        for pattern in dict.fromkeys(acl.pattern for acl in gone):
-            self._put(pattern, [entry for entry in there[pattern] if Acl(pattern, entry) not in gone])
-        for acl in gone:
-            self._note("acl_deleted", acl)
-        return chosen
+    def delete(self, acls: Iterable[Acl]) -> None:
+        """Remove those of these that are there."""
+        gone: dict[Pattern, dict[Entry, None]] = {}
+        for acl in dict.fromkeys(acls):
+            gone.setdefault(acl.pattern, {})[acl.entry] = None
+        for pattern, entries in gone.items():
+            before = self._workspace.image.acls.entries(pattern)
+            left = [entry for entry in before if entry not in entries]
+            if len(left) < len(before):
+                self._put(pattern, left)
+            for entry in before:
+                if entry in entries:
+                    self._note("acl_deleted", Acl(pattern, entry))
 
     def _put(self, pattern: Pattern, entries: Iterable[Entry]) -> None:
         self._workspace.put_record(ACL + record_name(pattern), to_json(entries) or None)
@@ -94,6 +90,21 @@ class AclRegistry:
             permission=entry.permission.name,
             resource=str(acl.pattern),
         )
+
+
+def chosen(wish: AclFilter, there: Mapping[Pattern, Sequence[Entry]]) -> list[Acl]:
+    """The ACLs that a filter chooses; one that says all of a pattern is looked up."""
+    patterns: Iterable[Pattern] = there
+    is_one_type = wish.resource_type is not ResourceType.ANY and wish.pattern_type not in _OF_SEVERAL
+    if wish.name is not None and is_one_type:
+        patterns = [Pattern(wish.resource_type, wish.pattern_type, wish.name)]
+    return [
+        Acl(pattern, entry)
+        for pattern in patterns
+        if wish.matches_pattern(pattern)
+        for entry in there.get(pattern, ())
+        if wish.matches_entry(entry)
+    ]
 
 
 def problem(acl: Acl) -> KafkaError | None:

@@ -324,6 +324,10 @@ async def test_what_cannot_be_an_acl_is_refused_by_itself(tmp_path: Path) -> Non
                 Operation.ALTER,
                 3,
             )
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("minikafka.server.api.acls.ROWS_MAX", 2)
+                answer = await admin.ask(ApiKey.DELETE_ACLS, 3, {"filters": [choice()] * 3})
+            assert {row.error_code.value for row in answer.filter_results} == {ErrorCode.INVALID_REQUEST}
             answer = await admin.ask(ApiKey.DELETE_ACLS, 3, {"filters": [choice(), choice()]})
             assert [len(row.matching_acls) for row in answer.filter_results] == [1, 1], "as both found it"
             assert len(broker.metadata.image.acls) == 0

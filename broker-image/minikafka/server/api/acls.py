@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from minikafka.controller.acls import known
+from minikafka.controller.acls import chosen, known
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.error_answers import MESSAGES
 from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.protocol.wire import ROWS_MAX
 from minikafka.security.acls import (
     Acl,
     AclFilter,
@@ -121,16 +122,38 @@ async def delete(services: Services, ctx: RequestContext, request: Any) -> dict[
     filters = [each for each in read if isinstance(each, AclFilter)]
     try:
         _require_authorizer(services)
-        chosen = iter(await services.topics.require_controller().submit(lambda c: c.acls.delete(filters)))
+        found = iter(await _delete(services, filters))
     except KafkaError as refused:
         return {"filter_results": [{**_error_row(refused), "matching_acls": []} for _ in read]}
     await services.metadata.caught_up()
     return {
         "filter_results": [
-            {**_error_row(each), "matching_acls": []} if isinstance(each, KafkaError) else _deleted(next(chosen))
+            {**_error_row(each), "matching_acls": []} if isinstance(each, KafkaError) else _deleted(next(found))
             for each in read
         ]
     }
+
+
+async def _delete(services: Services, filters: Sequence[AclFilter]) -> list[list[Acl]]:
+    """For each filter: the ACLs that it has chosen, of those that were there before the first.
+
+    Raises KafkaError: NOT_CONTROLLER; INVALID_REQUEST: many filters choose the same.
+    """
+    controller = services.topics.require_controller()
+    there = await controller.submit(lambda c: dict(c.image.acls.patterns()))
+    most = max(ROWS_MAX, sum(map(len, there.values())))
+    found: list[list[Acl]] = []
+    rows = 0
+    async for wish in services.in_turns(filters):
+        found.append(chosen(wish, there))
+        rows += len(found[-1])
+        if rows > most:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"{len(filters)} filters choose more than {most} ACLs in all, the same again and again; none was deleted",
+            )
+    await controller.submit(lambda c: c.acls.delete(acl for acls in found for acl in acls))
+    return found
 
 
 def _deleted(acls: list[Acl]) -> dict[str, Any]:
