@@ -33,6 +33,13 @@ from minikafka.protocol.records import (
 
 BATCHES_RETAINED = 5
 """`max.in.flight.requests.per.connection` of an idempotent producer is at most 5: older duplicates cannot come."""
+PRODUCERS_MAX = 10_000
+"""Of one partition; above it the tenth that has been silent for longest is forgotten, as if expired.
+
+Nobody has to ask for a producer id before it is used, so without a bound a client makes up as many as it sends batches, half a
+KB each for a day. 10,000 take 5 MB of memory and 600 KB of each snapshot. A producer is not forgotten before 9,000 others have
+written to its partition since; it has to send a batch again within that time for a duplicate to be possible.
+"""
 REBUILD_READ_BYTES = 1 << 16
 SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEAD = struct.Struct(">hI")
@@ -145,7 +152,7 @@ class ProducerStateManager:
         """After an append by a leader or a follower: remember the batch. Never refuses: what is in the log counts."""
         state = self._producers.get(producer_id)
         if state is None:
-            state = self._producers[producer_id] = ProducerState()
+            state = self._added(producer_id)
         batches = state.batches
         if epoch != state.epoch:
             state.epoch = epoch
@@ -156,6 +163,27 @@ class ProducerStateManager:
         state.last_timestamp = timestamp
         if transactional and state.transaction_first_offset < 0:
             state.transaction_first_offset = first_offset
+
+    def _added(self, producer_id: int) -> ProducerState:
+        self._forget_eldest(PRODUCERS_MAX - 1)
+        state = self._producers[producer_id] = ProducerState()
+        return state
+
+    def _forget_eldest(self, most: int) -> None:
+        """Where there are more than so many, keep nine tenths of them, by where in the log their last batches are.
+
+        The clock and the times of records have no say, so that replicas, which read the same log, forget the same.
+        """
+        if len(self._producers) <= most:
+            return
+        silent = [
+            (state.batches[-1].last_offset if state.batches else -1, producer_id)
+            for producer_id, state in self._producers.items()
+            if state.transaction_first_offset < 0
+        ]
+        silent.sort()
+        for _, producer_id in silent[: len(self._producers) - most * 9 // 10]:
+            del self._producers[producer_id]
 
     def apply(self, header: BatchHeader, batch: bytes | memoryview | None) -> None:
         """Update from a producer's batch in the log. `batch` (its bytes) is needed for control batches only."""
@@ -178,7 +206,7 @@ class ProducerStateManager:
             start += header[1] + LOG_OVERHEAD_BYTES
 
     def _end_transaction(self, header: BatchHeader, batch: bytes | memoryview) -> None:
-        state = self._producers.setdefault(header.producer_id, ProducerState())
+        state = self._producers.get(header.producer_id) or self._added(header.producer_id)
         if state.epoch != header.producer_epoch:
             state.epoch = header.producer_epoch
             state.batches.clear()
@@ -235,6 +263,7 @@ class ProducerStateManager:
                     pass
                 else:
                     self._producers = {pid: s for pid, s in loaded.items() if not self._expired(s, now_ms)}
+                    self._forget_eldest(PRODUCERS_MAX)
                     start = offset
                     break
             self._fs.remove(path)
