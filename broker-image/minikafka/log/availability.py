@@ -14,6 +14,9 @@ from minikafka.log.errors import CopyRefused, FsyncFailed, LogDirFailure
 from minikafka.log.filesystem import FileSystem
 from minikafka.protocol.types import TopicPartition
 
+SCARCE = (errno.EMFILE, errno.ENFILE)
+"""No file can be opened, on whatever disk."""
+
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """No room on the disk, or none that is this user's."""
 
@@ -44,7 +47,9 @@ class Availability:
         """The disk refused, and nothing has changed. The error to raise."""
         problem = f"{self._topic_partition}: {what}: {error}"
         full = error.disk_full if isinstance(error, LogDirFailure) else error.errno in FULL
-        return self._failure(problem, permanent, full)
+        found = self._failure(problem, permanent, full)
+        found.is_of_disk = isinstance(error, LogDirFailure) or error.errno not in SCARCE
+        return found
 
     def _failure(self, problem: str, permanent: bool, disk_full: bool) -> LogDirFailure:
         return LogDirFailure(problem, permanent=permanent, topic_partition=self._topic_partition, disk_full=disk_full)

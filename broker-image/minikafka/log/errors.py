@@ -116,10 +116,12 @@ class CopyRefused(OSError):
 class LogDirFailure(LogError):
     """The disk refused an operation. `permanent` when nothing that is not yet flushed can be trusted any more.
 
-    `topic_partition` is None where the operation was not that of one log. `disk_full`: for a lack of room.
+    `topic_partition` is None where the operation was not that of one log. `disk_full`: for a lack of room. Not `is_of_disk`: it
+    was refused for a lack of descriptors, which says nothing of the disk.
     """
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
+    is_of_disk = True
 
     def __init__(
         self,

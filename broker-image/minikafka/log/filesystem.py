@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import shutil
 from typing import Protocol
 
@@ -119,6 +120,10 @@ class FileSystem(Protocol):
     def lock(self, path: str) -> FileLock:
         """Take an exclusive lock that ends with the process. Raises BlockingIOError when another process holds it."""
 
+    @property
+    def descriptors_are_scarce(self) -> bool:
+        """Whether half of what this process may have open was open when the last file was opened."""
+
 
 class RealFile:
     """A file of the operating system.
@@ -201,15 +206,25 @@ class RealFileSystem:
     """The disk of this machine. `system` as in RealFile."""
 
     system = os
+    _last_descriptor = 0
 
     def _open(self, path: str, flags: int) -> RealFile:
         return RealFile(path, flags)
 
+    def _noted(self, file: RealFile) -> RealFile:
+        self._last_descriptor = file.fileno()
+        return file
+
+    @property
+    def descriptors_are_scarce(self) -> bool:
+        """The kernel gives the lowest number that is free, so it is known how many are open, connections as well."""
+        return self.system is os and self._last_descriptor > resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+
     def open_append(self, path: str) -> File:
-        return self._open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        return self._noted(self._open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT))
 
     def open_read(self, path: str) -> File:
-        return self._open(path, os.O_RDONLY)
+        return self._noted(self._open(path, os.O_RDONLY))
 
     def listdir(self, path: str) -> list[str]:
         return sorted(self.system.listdir(path))
@@ -263,7 +278,7 @@ class RealFileSystem:
 
     def write_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
         temporary = path + ".tmp"
-        file = self._open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        file = self._noted(self._open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC))
         try:
             file.append(data)
             if durable:

@@ -65,9 +65,16 @@ class _Index:
     def _unpack(self, n: int) -> tuple[int, ...]:
         if n >= self._flushed:
             return self._entry.unpack_from(self._pending, (n - self._flushed) * self._entry.size)
-        if self._file is None:
-            self._file = self._fs.open_read(self.path)
-        return self._entry.unpack(self._file.pread(self._entry.size, n * self._entry.size))
+        file = self._file
+        if file is None:
+            file = self._fs.open_read(self.path)
+            if self._fs.descriptors_are_scarce:
+                try:
+                    return self._entry.unpack(file.pread(self._entry.size, n * self._entry.size))
+                finally:
+                    file.close()
+            self._file = file
+        return self._entry.unpack(file.pread(self._entry.size, n * self._entry.size))
 
     def last_at_or_below(self, column: int, target: int) -> int:
         """Number of the last entry whose `column` is at or below `target`, or -1."""

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from minikafka.log import timestamps, validation
 from minikafka.log.availability import Availability
-from minikafka.log.config import LogConfig
+from minikafka.log.config import FOREVER, LogConfig
 from minikafka.log.errors import (
     CorruptBatch,
     FencedLeaderEpoch,
@@ -64,6 +64,10 @@ _unpack_header = HEADER.unpack_from
 _stamp = STAMP.pack_into
 
 
+SCARCE_SEGMENT_BYTES = 1 << 20
+"""The least that `segment.bytes` may be in Kafka since 4.0 (KIP-1030)."""
+
+
 class LogCheckpoints(Protocol):
     """Who writes the checkpoints of a log, and has them on disk in time. Both raise LogDirFailure when they are not."""
 
@@ -79,9 +83,9 @@ class Log:
     """See the module. Open one with `Log.open`, not by the constructor."""
 
     __slots__ = (
-        "_availability", "_checkpoints", "_flush_messages", "_flusher", "_log_append_time", "_max_message_bytes", "_retention",
-        "_segment_bytes", "_segment_ms", "_truncation", "config", "directory", "epochs", "log_end_offset", "log_start_offset",
-        "producers", "recovery", "segments", "topic_partition",
+        "_availability", "_checkpoints", "_flush_messages", "_flusher", "_fs", "_log_append_time", "_max_message_bytes",
+        "_retention", "_segment_bytes", "_segment_ms", "_truncation", "config", "directory", "epochs", "log_end_offset",
+        "log_start_offset", "producers", "recovery", "segments", "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +97,7 @@ class Log:
         availability: Availability,
         loaded: LoadedLog,
     ) -> None:
+        self._fs = fs
         self.directory = directory
         self.topic_partition = topic_partition
         self.segments, self.epochs, self.producers, self._flusher, self.log_start_offset = loaded
@@ -243,7 +248,7 @@ class Log:
             self.assign_epoch(leader_epoch, first)
         segment = self.segments.active
         if not segment.has_room(size, last, max_timestamp, self._segment_bytes, self._segment_ms):
-            segment = self._make_room(size)
+            segment = self._make_room(size, last, max_timestamp)
         _stamp(view, 0, first, length, leader_epoch)
         try:
             segment.append(view, size, last, max_timestamp)
@@ -306,7 +311,7 @@ class Log:
         start = 0
         while headers:
             segment = self.segments.active
-            n, size = segment.fitting(headers, self._segment_bytes, self._segment_ms)
+            n, size = segment.fitting(headers, *self._segment_limits())
             if not n:
                 self.roll()
                 continue
@@ -356,11 +361,22 @@ class Log:
             return self.go_offline(f"append failed ({error}), and so did its repair", second)
         return self.refused("append failed", error)
 
-    def _make_room(self, size: int) -> Segment:
+    def _make_room(self, size: int, last_offset: int, max_timestamp: int) -> Segment:
         if size > self._segment_bytes:
             raise RecordListTooLarge(f"{size} bytes do not fit into a segment of {self._segment_bytes}")
         segment = self.segments.active
-        return self.roll() if segment.size else segment
+        if not segment.size or segment.has_room(size, last_offset, max_timestamp, *self._segment_limits()):
+            return segment
+        return self.roll()
+
+    def _segment_limits(self) -> tuple[int, int]:
+        """Bytes and milliseconds of a segment. Each keeps a file open: where few more can be, none is smaller than Kafka allows.
+
+        Or whoever sets `segment.ms=1` takes all descriptors of the broker with 20,000 records.
+        """
+        if self._fs.descriptors_are_scarce:
+            return max(self._segment_bytes, SCARCE_SEGMENT_BYTES), FOREVER
+        return self._segment_bytes, self._segment_ms
 
     def roll(self) -> Segment:
         """Begin a new segment at the log end offset. Raises LogDirFailure.

@@ -137,6 +137,7 @@ class MemoryFileSystem:
         self.bytes_written = 0
         self.fsyncs = 0
         self.locks: set[str] = set()
+        self.descriptors_are_scarce = False
         self._files: dict[str, _Inode] = {}
         self._durable_files: dict[str, _Inode] = {}
         self._dirs: set[str] = {"/"}

@@ -29,6 +29,9 @@ NOTHING_AHEAD: Mapping[int, RecordsAhead] = {}
 SWEEP_SECONDS = 0.05
 """How late an expired produce may be answered."""
 
+STORAGE_MESSAGE = "Disk error when trying to access log file on the disk."
+"""Kafka's."""
+
 
 class IsrAnswered(NamedTuple):
     """What came of the controller's answer to a proposal."""
@@ -247,7 +250,9 @@ class ReplicaManager:
             info = leader.append(records, now_ms, now, ahead)
         except LogError as error:
             self._disk_refused(partition, error)
-            result = PartitionResult(index, error.code, message=str(error), record_errors=error.record_errors)
+            # what the operating system said names files of this broker
+            message = STORAGE_MESSAGE if isinstance(error, LogDirFailure) else str(error)
+            result = PartitionResult(index, error.code, message=message, record_errors=error.record_errors)
             if error.tells_log_start:
                 result.log_start_offset = partition.log.log_start_offset
             return result, -1

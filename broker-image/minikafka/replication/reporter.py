@@ -233,7 +233,7 @@ class ReplicaReporter:
         """A log refused an append or a read: say so once a minute and partition, not at every retry."""
         self._context.observer.log_refused(partition, error)
         self._context.warn_rarely(str(partition.topic_partition), str(error))
-        if isinstance(error, LogDirFailure):
+        if isinstance(error, LogDirFailure) and (error.is_of_disk or partition.log.failure is not None):
             self._log_dir_failed(partition.topic_partition, error)
 
     def file_failed(self, file: Any, error: OSError) -> None:

@@ -347,3 +347,25 @@ def test_an_empty_segment_behind_a_hole_is_no_end_of_a_log() -> None:
     for suffix in ("log", "index", "timeindex"):
         fs.open_append(f"{DIR}/{end + 5:020d}.{suffix}").close()
     assert open_log(fs, log.config, clean=True).log_end_offset == end
+
+
+@pytest.mark.parametrize("config", [LogConfig(segment_ms=1), LogConfig(segment_bytes=200)])
+def test_segments_are_large_where_descriptors_are_scarce(config: LogConfig) -> None:
+    """Each keeps a file open: 3,500 records of one user took as many, and then the broker could open nothing."""
+    fs, leader = filled(10, config)
+    before = len(leader.segments)
+    assert before >= 5
+    fs.descriptors_are_scarce = True
+    copy = MemoryFileSystem()
+    copy.descriptors_are_scarce = True
+    follower = open_log(copy, config)
+    for n in range(10, 40):
+        leader.append_as_leader(batch(3, timestamp=NOW_MS + 10 * n), 0, NOW_MS)
+    for each in contents(leader):
+        follower.append_as_follower(memoryview(bytearray(each)), 0)
+    assert (len(leader.segments), len(follower.segments)) == (before, 1)
+    assert contents(follower) == contents(leader)
+    fs.descriptors_are_scarce = False
+    leader.append_as_leader(batch(3, timestamp=NOW_MS + 1000), 0, NOW_MS)
+    assert len(leader.segments) == before + 1
+    assert_sound(fs, leader)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 from pathlib import Path
 
 import pytest
@@ -234,3 +235,21 @@ class TestSimulatedLoss:
         with pytest.raises(OSError, match="No space"):
             fs.write_atomic("/d/g", b"x")
         assert MemoryFileSystem().disk_free("/") > 10**9
+
+
+def test_descriptors_are_scarce_from_half_of_them_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of connections count, and one that is free again is noticed with the next file."""
+    disk = RealFileSystem()
+    file = disk.open_append(str(tmp_path / "f"))
+    for limit, is_scarce in ((file.fileno() * 2 - 1, True), (file.fileno() * 2, False)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
+        assert disk.descriptors_are_scarce is is_scarce
+    others = [os.open(os.devnull, os.O_RDONLY) for _ in range(5)]
+    disk.write_atomic(str(tmp_path / "g"), b"", durable=False)
+    assert disk.descriptors_are_scarce
+    for each in others:
+        os.close(each)
+    disk.write_atomic(str(tmp_path / "g"), b"", durable=False)
+    file.close()
+    disk.open_read(str(tmp_path / "g")).close()
+    assert not disk.descriptors_are_scarce

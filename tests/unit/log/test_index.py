@@ -146,3 +146,15 @@ def test_empty_indexes_are_sound() -> None:
     fs.write_atomic("/d/t", b"")
     offset_index(fs).sanity_check(0)
     time_index(fs).sanity_check(BASE)
+
+
+def test_a_file_stays_open_where_descriptors_are_not_scarce() -> None:
+    fs = MemoryFileSystem()
+    for is_scarce in (False, True):
+        fs.descriptors_are_scarce = is_scarce
+        index = offset_index(fs)
+        index.append(BASE + 7, 70)
+        index.drain()
+        assert index.entry(0) == index.entry(0) == (7, 70)
+        assert (index._file is None) is is_scarce
+        index.clear()

@@ -38,12 +38,13 @@ class Disks:
 
     def __init__(self) -> None:
         self.refuses: Refuses | None = None
+        self.number = errno.ENOSPC
         self.hits = 0
 
     def ask(self, operation: str, path: str) -> None:
         if self.refuses is not None and self.refuses(operation, path):
             self.hits += 1
-            raise OSError(errno.ENOSPC, "No space left on device", path)
+            raise OSError(self.number, os.strerror(self.number), path)
 
 
 @pytest.fixture
@@ -115,7 +116,9 @@ async def produce(broker: Broker, acks: int = -1) -> ErrorCode:
     request = produce_codec.ProduceRequest(None, acks, int(DEADLINE * 1000), [("t", [(0, batch("m"))])])
     broker.replicas.produce(request, answered.set_result)
     broker.replicas.flush_ready()
-    return ErrorCode((await answered)[0][1][0].error)
+    result = (await answered)[0][1][0]
+    assert "/" not in (result.message or ""), "no paths of this machine"
+    return ErrorCode(result.error)
 
 
 def events(cluster: Cluster, broker: Broker) -> list[str]:
@@ -125,6 +128,18 @@ def events(cluster: Cluster, broker: Broker) -> list[str]:
 
 async def all_in_sync(cluster: Cluster, topic: str = "t") -> None:
     await until(lambda: len(cluster.state(topic).isr) == 3 and cluster.state(topic).leader >= 0)
+
+
+async def test_a_lack_of_descriptors_is_no_failure_of_the_disk(cluster: Cluster, disks: Disks) -> None:
+    """One user's many segments took all of them, and all partitions went offline for it."""
+    broker = leader(cluster)
+    before = hosted(broker).log
+    disks.number, disks.refuses = errno.EMFILE, lambda operation, path: path.endswith(".log")
+    assert await produce(broker) is ErrorCode.KAFKA_STORAGE_ERROR  # a client tries again
+    disks.refuses = None
+    assert await produce(broker) is ErrorCode.NONE
+    assert disks.hits and hosted(broker).log is before and leader(cluster) is broker
+    assert "log_offline" not in events(cluster, broker)
 
 
 async def test_a_leader_whose_disk_is_full_has_others_lead_and_comes_back_by_itself(
