@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ from minikafka.config.listener_security import ListenerSecurity
 from minikafka.metadata.image import ClusterImage
 from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.security.acls import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from minikafka.security.authorizer import KAFKAS_NAME, SUPPORTED, bits
 from minikafka.security.sasl_client import Login
@@ -334,6 +335,31 @@ async def test_what_cannot_be_an_acl_is_refused_by_itself(tmp_path: Path) -> Non
             lines = (cluster.data / "events-1.jsonl").read_text().splitlines()
             told = [e["event"] for line in lines if (e := json.loads(line))["event"].startswith("acl_")]
             assert told == ["acl_created", "acl_deleted"]
+
+
+async def test_many_acls_are_made_and_removed_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """49,000 held the event loop for 1.3 s. What was made before the controller is gone stays, and is told."""
+    monkeypatch.setattr("minikafka.server.api.acls.AT_ONCE", 2)
+    async with secured(tmp_path) as cluster:
+        broker = cluster.brokers[1]
+        left, acls, role = itertools.count(1), broker.metadata.image.acls, broker.membership.role
+        assert role is not None
+        submit, before = role.submit, len(acls)
+
+        async def until_the_third(decide: Any) -> Any:
+            if next(left) == 3:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "gone")
+            return await submit(decide)
+
+        async with client_of(broker, "admin") as admin:
+            monkeypatch.setattr(role, "submit", until_the_third)
+            rows = [creation(Operation.READ, f"t{number}") for number in range(5)]
+            assert await made(admin, *rows) == [0, 0, 0, 0, ErrorCode.NOT_CONTROLLER]
+            assert await made(admin, *rows) == [0] * 5
+            answer = await admin.ask(ApiKey.DELETE_ACLS, 3, {"filters": [choice(operation=Operation.READ)]})
+            assert len(answer.filter_results[0].matching_acls) == 5
+            assert len(broker.metadata.image.acls) == before
+            assert next(left) == 1 + 3 + 3 + 1 + 3
 
 
 async def test_who_comes_to_the_brokers_listener_needs_cluster_action(tmp_path: Path) -> None:

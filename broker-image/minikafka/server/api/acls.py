@@ -30,6 +30,9 @@ DESCRIBE = ApiSpec(ApiKey.DESCRIBE_ACLS, 1, 3)
 CREATE = ApiSpec(ApiKey.CREATE_ACLS, 1, 3, controller_only=True)
 DELETE = ApiSpec(ApiKey.DELETE_ACLS, 1, 3, controller_only=True)
 
+AT_ONCE = 2_000
+"""So many the controller makes or removes before it looks at what else there is to do: 49,000 took it 1.3 s."""
+
 
 def _require_authorizer(services: Services) -> None:
     if not services.authorization.enabled:
@@ -99,11 +102,18 @@ async def create(services: Services, ctx: RequestContext, request: Any) -> dict[
     del ctx
     read = [_read(_acl, row) async for row in services.in_turns(request.creations)]
     acls = [each for each in read if isinstance(each, Acl)]
+    found: list[KafkaError | None] = []
     try:
         _require_authorizer(services)
-        results = iter(await services.topics.require_controller().submit(lambda c: c.acls.create(acls)))
+        controller = services.topics.require_controller()
+        for start in range(0, len(acls), AT_ONCE):
+            part = acls[start : start + AT_ONCE]
+            found += await controller.submit(lambda c, part=part: c.acls.create(part))  # type: ignore[misc]
     except KafkaError as refused:
-        return {"results": [_error_row(refused) for _ in read]}
+        if not found:
+            return {"results": [_error_row(refused) for _ in read]}
+        found += [refused] * (len(acls) - len(found))
+    results = iter(found)
     await services.metadata.caught_up()
     return {"results": [_error_row(each if isinstance(each, KafkaError) else next(results)) for each in read]}
 
@@ -152,7 +162,10 @@ async def _delete(services: Services, filters: Sequence[AclFilter]) -> list[list
                 ErrorCode.INVALID_REQUEST,
                 f"{len(filters)} filters choose more than {most} ACLs in all, the same again and again; none was deleted",
             )
-    await controller.submit(lambda c: c.acls.delete(acl for acls in found for acl in acls))
+    gone = list(dict.fromkeys(acl for acls in found for acl in acls))
+    for start in range(0, len(gone), AT_ONCE):
+        part = gone[start : start + AT_ONCE]
+        await controller.submit(lambda c, part=part: c.acls.delete(part))  # type: ignore[misc]
     return found
 
 
