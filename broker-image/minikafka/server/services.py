@@ -16,7 +16,7 @@ from minikafka.server.membership import Membership
 from minikafka.server.metadata_cache import MetadataCache
 from minikafka.server.producer_ids import ProducerIds
 from minikafka.server.quotas import ClientQuotas
-from minikafka.server.throttling import in_turns
+from minikafka.server.throttling import yielding
 from minikafka.server.topic_requests import TopicRequests
 
 if TYPE_CHECKING:
@@ -44,6 +44,6 @@ class Services:
     reporter: ReplicaReporter
     groups: GroupService
 
-    def in_turns(self, rows: Iterable[T]) -> AsyncIterator[T]:
+    def yielding(self, rows: Iterable[T]) -> AsyncIterator[T]:
         """Give each of the rows that one client has asked for, and serve others between them."""
-        return in_turns(rows, self.context.clock.now)
+        return yielding(rows, self.context.clock.now)

@@ -107,7 +107,7 @@ class Turn:
             self.begin()
 
 
-async def in_turns(rows: Iterable[T], now: Callable[[], float]) -> AsyncIterator[T]:
+async def yielding(rows: Iterable[T], now: Callable[[], float]) -> AsyncIterator[T]:
     """Give each of the rows that one client has asked for, and serve others between them."""
     turn = Turn(now)
     for row in rows:

@@ -34,7 +34,7 @@ class OneBroker:
     """A broker that leads every partition of ``__consumer_offsets``, with its log in memory."""
 
     context = SimpleNamespace(clock=Machine.clock)
-    in_turns = Services.in_turns
+    yielding = Services.yielding
 
     def __init__(self, log: dict[int, list[bytes]] | None = None, **config: Any) -> None:
         self.log: dict[int, list[bytes]] = {} if log is None else log

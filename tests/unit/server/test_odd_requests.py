@@ -261,7 +261,7 @@ async def test_create_topics_tells_the_settings_of_some_topics(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 49,000 they were 29 MB, for what is only to be validated."""
-    monkeypatch.setattr("minikafka.server.api.create_topics.SETTINGS_TOLD_MAX", 2)
+    monkeypatch.setattr("minikafka.server.api.create_topics.SETTINGS_ANSWERED_MAX", 2)
     rows = await created(cluster, 7, new("x"), new("y"), new("z"), validate_only=True)
     assert codes(rows) == [ErrorCode.NONE] * 3
     assert [bool(row.configs) for row in rows] == [True, True, False]

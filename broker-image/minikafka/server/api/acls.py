@@ -100,7 +100,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 async def create(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
-    read = [_read(_acl, row) async for row in services.in_turns(request.creations)]
+    read = [_read(_acl, row) async for row in services.yielding(request.creations)]
     acls = [each for each in read if isinstance(each, Acl)]
     found: list[KafkaError | None] = []
     try:
@@ -128,7 +128,7 @@ def _read(kind: Callable[[Any], Read], row: Any) -> Read | KafkaError:
 
 async def delete(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
-    read = [_read(_filter, row) async for row in services.in_turns(request.filters)]
+    read = [_read(_filter, row) async for row in services.yielding(request.filters)]
     filters = [each for each in read if isinstance(each, AclFilter)]
     try:
         _require_authorizer(services)
@@ -154,7 +154,7 @@ async def _delete(services: Services, filters: Sequence[AclFilter]) -> list[list
     most = max(ROWS_MAX, sum(map(len, there.values())))
     found: list[list[Acl]] = []
     rows = 0
-    async for wish in services.in_turns(filters):
+    async for wish in services.yielding(filters):
         found.append(chosen(wish, there))
         rows += len(found[-1])
         if rows > most:

@@ -32,7 +32,7 @@ async def describe(services: Services, ctx: RequestContext, request: Any) -> dic
         elif keys is not None:
             keys.update(dict.fromkeys(resource.configuration_keys))
     results = []
-    async for (kind, name), keys in services.in_turns(asked.items()):
+    async for (kind, name), keys in services.yielding(asked.items()):
         result: dict[str, Any] = {
             "error_code": ErrorCode.NONE,
             "error_message": None,

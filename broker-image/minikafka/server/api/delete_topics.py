@@ -27,7 +27,7 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
     named = Counter(topic for wish in wanted if (topic := topics[wish]) is not None)
     again = Counter(wanted)
     responses = []
-    async for wish, topic in services.in_turns(topics.items()):  # one answer for each, as in Kafka
+    async for wish, topic in services.yielding(topics.items()):  # one answer for each, as in Kafka
         response: dict[str, Any] = {"name": wish[0], "topic_id": wish[1], "error_message": None}
         try:
             if again[wish] > 1 or (topic is not None and named[topic] > 1):

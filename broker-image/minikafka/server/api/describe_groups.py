@@ -23,7 +23,7 @@ NOT_FOUND = 6
 async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     tells_operations = getattr(request, "include_authorized_operations", False)
     groups = []
-    async for group_id in services.in_turns(dict.fromkeys(request.groups)):
+    async for group_id in services.yielding(dict.fromkeys(request.groups)):
         group = services.groups.coordinator.describe_group(group_id)
         row = _describe(group)
         if ctx.api_version >= NOT_FOUND and group.error is ErrorCode.NONE and not group.exists:

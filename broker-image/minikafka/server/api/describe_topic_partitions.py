@@ -29,7 +29,7 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
         return {"topics": refused, "next_cursor": None}
     left = max(1, request.response_partition_limit)
     topics: list[dict[str, Any]] = []
-    async for name in services.in_turns(names):
+    async for name in services.yielding(names):
         first = 0
         if cursor is not None and name < cursor.topic_name:
             continue

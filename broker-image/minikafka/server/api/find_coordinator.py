@@ -31,7 +31,7 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
     else:
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if kind == TRANSACTION else ErrorCode.INVALID_REQUEST
         why = f"{KEY_TYPES.get(kind, f'key type {kind}')}: not supported by this broker"
-        rows = [_row(key, code, why) async for key in services.in_turns(keys)]
+        rows = [_row(key, code, why) async for key in services.yielding(keys)]
     if many:
         return {"coordinators": rows}
     (row,) = rows
@@ -42,7 +42,7 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
 async def _of_groups(services: Services, ctx: RequestContext, groups: Sequence[str]) -> list[dict[str, Any]]:
     await services.groups.wait_for_topic()
     rows = []
-    async for group in services.in_turns(groups):
+    async for group in services.yielding(groups):
         address = services.groups.find(group, ctx.listener)
         if address is None:
             later = "the coordinator is not available, try again"

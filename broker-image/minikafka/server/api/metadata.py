@@ -33,7 +33,7 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
     await services.metadata.wait_for_successors(_leaders(services, asked))
     if asked is None or (version == 0 and not asked):
         every = sorted(services.metadata.image.topics.items())
-        topics = [describe(services, ctx.listener, topic) async for _, topic in services.in_turns(every)]
+        topics = [describe(services, ctx.listener, topic) async for _, topic in services.yielding(every)]
     elif version >= NULLABLE_NAME and any(is_malformed(topic, version) for topic in asked):
         return {"brokers": [], "controller_id": -1, "topics": [_refused(topic, version) for topic in asked]}
     else:
@@ -42,7 +42,7 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
         )
         topics = await _found(services, ctx.listener, asked, create)
     if getattr(request, "include_topic_authorized_operations", False):
-        async for topic in services.in_turns(topics):
+        async for topic in services.yielding(topics):
             if topic["name"] is not None:
                 operations = services.authorization.operations(ctx, ResourceType.TOPIC, topic["name"])
                 topic["topic_authorized_operations"] = operations
@@ -86,9 +86,9 @@ async def _found(services: Services, listener: str, asked: Any, create: bool) ->
     """Each topic once, however often it is named; where one is named by its id, only ids count, as in Kafka."""
     ids = dict.fromkeys(i for t in asked if (i := getattr(t, "topic_id", None)) is not None)
     if ids:
-        return [_by_id(services, listener, topic_id) async for topic_id in services.in_turns(ids)]
+        return [_by_id(services, listener, topic_id) async for topic_id in services.yielding(ids)]
     names = dict.fromkeys(t.name for t in asked)
-    return [_by_name(services, listener, name, create) async for name in services.in_turns(names)]
+    return [_by_name(services, listener, name, create) async for name in services.yielding(names)]
 
 
 def _by_id(services: Services, listener: str, topic_id: UUID) -> dict[str, Any]:

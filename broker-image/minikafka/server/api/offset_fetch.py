@@ -52,13 +52,13 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
                 key = topic.topic_id if version >= TOPIC_IDS else topic.name
                 wanted.setdefault(key, {}).update(dict.fromkeys(topic.partition_indexes))
     if version >= TOPIC_IDS:
-        by_group = services.in_turns(asked.items())
+        by_group = services.yielding(asked.items())
         return {"groups": [_by_id(services, group_id, wanted) async for group_id, wanted in by_group]}
     if version >= MANY_GROUPS:
         return {
             "groups": [
                 {"group_id": group_id, **_by_name(services, group_id, wanted)}
-                async for group_id, wanted in services.in_turns(asked.items())
+                async for group_id, wanted in services.yielding(asked.items())
             ]
         }
     wanted = asked[request.group_id]

@@ -18,7 +18,7 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
     topics = []
     for topic in request.topics:
         rows = []
-        async for part in services.in_turns(topic.partitions):
+        async for part in services.yielding(topic.partitions):
             hosted = services.replicas.get(topic.topic, part.partition)
             row: dict[str, Any] = {"partition": part.partition}
             if hosted is None:

@@ -32,7 +32,7 @@ async def delete_records(services: Services, ctx: RequestContext, request: Any) 
     topics = []
     for name, offsets in wanted.items():
         rows = []
-        async for index, offset in services.in_turns(offsets.items()):
+        async for index, offset in services.yielding(offsets.items()):
             error, low = _delete(services, name, index, offset)
             rows.append({"partition_index": index, "low_watermark": low, "error_code": error})
         topics.append({"name": name, "partitions": rows})

@@ -38,7 +38,7 @@ async def describe_producers(services: Services, ctx: RequestContext, request: A
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     topics: dict[str, list[dict[str, Any]]] = {}
     each = ((name, index) for name, indexes in wanted.items() for index in indexes)
-    async for name, index in services.in_turns(each):
+    async for name, index in services.yielding(each):
         topics.setdefault(name, []).append({"partition_index": index, **_producers(services, name, index)})
     return {"topics": [{"name": name, "partitions": topics.get(name, ())} for name in wanted]}
 
