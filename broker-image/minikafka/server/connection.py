@@ -159,12 +159,19 @@ class ClientConnection(FrameProtocol):
     def blocked(self) -> None:
         assert self.loop is not None
         self.deadlines.blocked(self.loop)
-        self._takes_answers.clear()
+        self._look_at_answers()
 
     def unblocked(self) -> None:
         self.deadlines.unblocked()
         self.last_active = time.perf_counter()
-        if self._kept_bytes <= KEPT_BYTES_MAX:
+        self._look_at_answers()
+
+    def _look_at_answers(self) -> None:
+        """Work on requests while there is room for their answers; on that for which the others wait in any case."""
+        is_first = bool(self._cold and self.slots and self._cold[0][0] is self.slots[0])
+        if self.is_blocked or (self._kept_bytes > KEPT_BYTES_MAX and not is_first):
+            self._takes_answers.clear()
+        else:
             self._takes_answers.set()
 
     def closed(self) -> None:
@@ -379,6 +386,8 @@ class ClientConnection(FrameProtocol):
             self.send(parts)
         if kept_bytes:
             self._kept_no_more(kept_bytes)
+        if not self._takes_answers.is_set():
+            self._look_at_answers()
         if self._ends and not slots:
             self.close()
 
@@ -387,17 +396,14 @@ class ClientConnection(FrameProtocol):
         slot.kept_bytes = sum(len(part) for part in out if not isinstance(part, tuple))
         self._kept_bytes += slot.kept_bytes
         if self._kept_bytes > KEPT_BYTES_MAX:
-            self._takes_answers.clear()
+            self._look_at_answers()
             self.hold_frames(_KEPT)
 
     def _kept_no_more(self, size: int) -> None:
         was_full = self._kept_bytes > KEPT_BYTES_MAX
         self._kept_bytes -= size
-        if was_full and self._kept_bytes <= KEPT_BYTES_MAX:
-            if not self.is_blocked:
-                self._takes_answers.set()
-            if self.loop is not None:  # later: this may be the handler of another connection
-                self.loop.call_soon(self.release_frames, _KEPT)
+        if was_full and self._kept_bytes <= KEPT_BYTES_MAX and self.loop is not None:
+            self.loop.call_soon(self.release_frames, _KEPT)  # later: this may be the handler of another connection
 
     # -- for the handlers of Produce and Fetch ----------------------------------------------------------------------------
 
@@ -429,6 +435,7 @@ class ClientConnection(FrameProtocol):
         turn = Turn(self.services.context.clock.now)
         try:
             while self._cold:
+                self._look_at_answers()
                 await self._takes_answers.wait()
                 await self.muting.wait()
                 await self._wait_for_quotas(self._cold[0][1])

@@ -359,6 +359,19 @@ async def test_requests_wait_while_their_client_takes_no_answers(tmp_path: Path)
             assert await client.frame()
 
 
+def stall(broker: Broker) -> asyncio.Event:
+    """Have ListGroups wait for what is returned."""
+    may_go_on = asyncio.Event()
+    spec, handle = broker.services.handlers[ApiKey.LIST_GROUPS]
+
+    async def waits(*args: Any) -> Any:
+        await may_go_on.wait()
+        return await handle(*args)
+
+    broker.services.handlers[ApiKey.LIST_GROUPS] = spec, waits
+    return may_go_on
+
+
 @pytest.mark.parametrize("key", [ApiKey.METADATA, ApiKey.FETCH])
 async def test_answers_behind_one_that_is_not_there_are_bounded(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, key: ApiKey
@@ -386,6 +399,22 @@ async def test_answers_behind_one_that_is_not_there_are_bounded(
     assert connection._kept_bytes == 0
 
 
+async def test_a_request_for_which_the_kept_answers_wait_is_worked_on(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minikafka.server.connection.KEPT_BYTES_MAX", 20_000)
+    may_go_on = stall(cluster.brokers[1])
+    client = await Stranger.at(cluster.brokers[1])
+    client.request(ApiKey.LIST_GROUPS, 0, {})
+    client.request(ApiKey.DESCRIBE_GROUPS, 5, {"groups": []})  # which waits for the one before
+    for _ in range(100):
+        client.request(ApiKey.FETCH, 11, fetch(absent=100))
+    await until(lambda: any("kept" in each._held for each in connections(cluster.brokers[1])))
+    may_go_on.set()
+    for _ in range(102):
+        assert await client.frame()
+
+
 async def test_a_client_that_has_gone_is_let_go_though_its_fetch_waits(tmp_path: Path) -> None:
     """Nothing more is read while too many requests are unanswered, so its end is not seen; it kept its place for 24 days."""
     async with running(tmp_path, 1, connections_max_idle_ms="100", auto_create_topics_enable="true") as cluster:
@@ -403,14 +432,7 @@ async def test_a_client_that_has_gone_is_let_go_though_its_fetch_waits(tmp_path:
 @pytest.mark.parametrize("sizes", [(1, 2, 20), (20,)], ids=["large ones at last", "a large one"])
 async def test_who_waits_keeps_no_room_that_others_need(cluster: Cluster, sizes: tuple[int, ...]) -> None:
     """A JoinGroup waited for another member, and behind it requests took all of queued.max.request.bytes, for half an hour."""
-    broker, may_go_on = cluster.brokers[1], asyncio.Event()
-    spec, handle = broker.services.handlers[ApiKey.LIST_GROUPS]
-
-    async def waits(*args: Any) -> Any:
-        await may_go_on.wait()
-        return await handle(*args)
-
-    broker.services.handlers[ApiKey.LIST_GROUPS] = spec, waits
+    broker, may_go_on = cluster.brokers[1], stall(cluster.brokers[1])
     client = await Stranger.at(broker)
     client.request(ApiKey.LIST_GROUPS, 0, {})
     for size in sizes:  # the largest one needs a buffer of its own
