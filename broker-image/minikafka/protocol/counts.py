@@ -6,7 +6,7 @@ than bytes.
 
 Nor does it refuse null where an array must be, which Kafka closes the connection for, and which no handler expects.
 
-A request may have ROWS_MAX elements in all: each of them takes time, and one request is answered without a pause.
+A request may have ROWS_MAX elements in all: each of them takes time, and much of one request is done without a pause.
 
 Tagged fields that nobody knows are left out, which *kio* does not read past: newer clients may send them in any version
 (KIP-482).
@@ -48,6 +48,8 @@ SIZES = {
     "uuid": 16, "error_code": 2, "datetime_i64": 8,
 }  # fmt: skip
 OF_ANY_SIZE = ("string", "bytes", "records")
+BROKER_IDS = ("broker_ids", "replicas", "new_isr")
+"""Arrays of which four elements count as one: nothing is answered for each."""
 _i8 = struct.Struct(">b").unpack_from
 _i16 = struct.Struct(">h").unpack_from
 _i32 = struct.Struct(">i").unpack_from
@@ -124,7 +126,9 @@ def _skip_field(field: Any, flexible: bool) -> Skip:
             return element if "tag" in field.metadata or inner is field.type else _nullable(element)
     else:
         element = _skip_primitive(field.metadata["kafka_type"], flexible)
-    return element if listed is None else _array(element, flexible, nullable=NoneType in parts)
+    if listed is None:
+        return element
+    return _array(element, flexible, nullable=NoneType in parts, share=4 if field.name in BROKER_IDS else 1)
 
 
 def _skip_primitive(kind: str, flexible: bool) -> Skip:
@@ -157,7 +161,7 @@ def _nullable(skip: Skip) -> Skip:
     return lambda body, position, rows: position + 1 if _i8(body, position)[0] < 0 else skip(body, position + 1, rows)
 
 
-def _array(element: Skip, flexible: bool, *, nullable: bool) -> Skip:
+def _array(element: Skip, flexible: bool, *, nullable: bool, share: int) -> Skip:
     def skip(body: bytes, position: int, rows: RowCount) -> int:
         if flexible:
             count, position = read_uvarint(body, position)
@@ -168,7 +172,7 @@ def _array(element: Skip, flexible: bool, *, nullable: bool) -> Skip:
             raise MalformedRequest(f"an array of {count} elements in {len(body) - position} bytes")
         if count < 0 and not nullable:
             raise MalformedRequest("null where an array must be")
-        rows.add(count)
+        rows.add(-(-count // share))
         for _ in range(count):
             position = element(body, position, rows)
         return position

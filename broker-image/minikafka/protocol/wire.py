@@ -8,8 +8,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-ROWS_MAX = 50_000
-"""Elements of all arrays of one request: 10,000 partitions of a topic with the four replicas of each are as many."""
+ROWS_MAX = 25_000
+"""Elements of all arrays of one request, of broker ids a quarter: 10,000 partitions of a topic with their replicas fit in."""
 
 _HEADER = struct.Struct(">hhih").unpack_from
 

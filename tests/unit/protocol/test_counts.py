@@ -106,8 +106,19 @@ def test_very_many_rows_are_malformed(version: int) -> None:
 
     key = ApiKey.OFFSET_FETCH if version else ApiKey.OFFSET_DELETE
     messages.decode_request(key, version, asked(2, ROWS_MAX // 2 - 2))
-    with pytest.raises(MalformedRequest, match="more than 50,000 rows"):
+    with pytest.raises(MalformedRequest, match="more than 25,000 rows"):
         messages.decode_request(key, version, asked(2, ROWS_MAX // 2))
+
+
+def test_a_topic_of_very_many_partitions_may_be_asked_for_with_its_replicas() -> None:
+    def asked(replicas: int) -> bytes:
+        rows = [{"partition_index": index, "broker_ids": range(replicas)} for index in range(10_000)]
+        topic = {"name": "t", "num_partitions": -1, "replication_factor": -1, "assignments": rows, "configs": []}
+        return messages.encode_request(ApiKey.CREATE_TOPICS, 7, {"topics": [topic], "timeout": 0})
+
+    assert len(messages.decode_request(ApiKey.CREATE_TOPICS, 7, asked(4)).topics[0].assignments) == 10_000
+    with pytest.raises(MalformedRequest, match="more than 25,000 rows"):
+        messages.decode_request(ApiKey.CREATE_TOPICS, 7, asked(8))
 
 
 # -- tagged fields ------------------------------------------------------------------------------------------------------
@@ -145,5 +156,5 @@ def test_very_many_tagged_fields_are_malformed() -> None:
     few = uvarint(TAGS_MAX) + b"\x63\0" * TAGS_MAX
     assert skip_tags(few, 0) == len(few)
     body = uvarint(ROWS_MAX // TAGS_MAX + 1) + (bytes(16) + b"\2t" + few) * (ROWS_MAX // TAGS_MAX) + b"\1\0\0"
-    with pytest.raises(MalformedRequest, match="more than 50,000 rows"):
+    with pytest.raises(MalformedRequest, match="more than 25,000 rows"):
         messages.decode_request(ApiKey.METADATA, 12, body)

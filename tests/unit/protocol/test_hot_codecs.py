@@ -381,5 +381,5 @@ def test_a_fetch_of_very_many_rows_is_malformed(version: int) -> None:
     quarter = ROWS_MAX // 4
     fetch.decode_fetch(asked(quarter, quarter, quarter), 0, version)
     for more in range(3):
-        with pytest.raises(MalformedRequest, match="more than 50,000 rows"):
+        with pytest.raises(MalformedRequest, match="more than 25,000 rows"):
             fetch.decode_fetch(asked(*(ROWS_MAX if each == more else 1 for each in range(3))), 0, version)
