@@ -41,10 +41,14 @@ from minikafka.groups.timers import Now, TimerQueue
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 
-_GROUP_ID_BYTES_MAX = 32767
-"""More does not fit into the record's key."""
+_NAME_BYTES_MAX = 32767
+"""More does not fit into a record, nor into answers of versions that are not flexible."""
 _SHOWN_NAME_CHARS = 256
 """Of a group's name, for each thing that is shown of it (:meth:`GroupCoordinator.series`)."""
+
+
+def _is_long(name: str) -> bool:
+    return len(name.encode(errors="replace")) > _NAME_BYTES_MAX
 
 
 class GroupCoordinator:
@@ -165,7 +169,7 @@ class GroupCoordinator:
         """
         if not group_id and not allow_empty:
             return ErrorCode.INVALID_GROUP_ID
-        if len(group_id.encode(errors="replace")) > _GROUP_ID_BYTES_MAX:
+        if _is_long(group_id):
             return ErrorCode.INVALID_GROUP_ID
         partition = self.partition_of(group_id)
         if partition in self._loading:
@@ -181,6 +185,9 @@ class GroupCoordinator:
         low, high = self._config.group_min_session_timeout_ms, self._config.group_max_session_timeout_ms
         if error is ErrorCode.NONE and not low <= request.session_timeout_ms <= high:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
+        names = (request.protocol_type, request.group_instance_id or "", *(each.name for each in request.protocols))
+        if error is ErrorCode.NONE and any(_is_long(name) for name in names):
+            error = ErrorCode.INVALID_REQUEST
         if error is ErrorCode.NONE and group is None:
             if request.member_id != UNKNOWN_MEMBER:
                 error = ErrorCode.UNKNOWN_MEMBER_ID

@@ -460,9 +460,14 @@ class ClientConnection(FrameProtocol):
             if _BEHIND in self._held and self.loop is not None:
                 self.loop.call_soon(self.release_frames, _BEHIND)
 
+    @property
+    def _has_quotas(self) -> bool:
+        """Whether quotas may count here. Not for who has not logged in: that is nobody's use, and no login waits for it."""
+        return self.services.metadata.image.quotas.is_set and (self.door is None or self.door.is_open)
+
     async def _wait_for_quotas(self, header: RequestHeader) -> None:
         """Wait as in :meth:`may_go_on`."""
-        while self.services.metadata.image.quotas.is_set and not self.is_broker:
+        while self._has_quotas and not self.is_broker:
             client, key = self.client(header), header.api_key
             mutates = header.api_version < STRICT_SINCE.get(key, 0)
             seconds = self.services.quotas.wait(client, key, self.muting.take_waited(), mutates)
@@ -510,7 +515,7 @@ class ClientConnection(FrameProtocol):
         answering: Awaitable[dict[str, Any]] = (
             self._answer_allowed(spec, handle, ctx, request) if is_screened else handle(self.services, ctx, request)
         )
-        is_metered = self.services.metadata.image.quotas.is_set
+        is_metered = self._has_quotas
         values = await (self._answer_metered(spec, ctx, answering, decoding) if is_metered else answering)
         began = time.perf_counter()
         self.count_errors(key, error_codes(values))

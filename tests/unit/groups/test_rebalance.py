@@ -345,13 +345,20 @@ def test_group_max_size() -> None:
     assert lab.enter("carol").waits
 
 
-def test_session_timeout_limits_and_group_id() -> None:
-    """group.min.session.timeout.ms, group.max.session.timeout.ms; groups need a name to have members."""
+def test_what_cannot_join() -> None:
+    """group.min.session.timeout.ms, group.max.session.timeout.ms; groups need a name to have members.
+
+    A long name closed the connection of whoever listed groups by a version that has no room for it.
+    """
     lab = Lab()
     assert lab.join(session=5_999).error is ErrorCode.INVALID_SESSION_TIMEOUT
     assert lab.join(session=1_800_001).error is ErrorCode.INVALID_SESSION_TIMEOUT
     assert lab.join(group="").error is ErrorCode.INVALID_GROUP_ID
-    assert lab.join(group="x" * 40_000).error is ErrorCode.INVALID_GROUP_ID
+    long = "x" * 40_000
+    assert lab.join(group=long).error is ErrorCode.INVALID_GROUP_ID
+    assert lab.join(protocol_type=long).error is ErrorCode.INVALID_REQUEST
+    assert lab.join(instance=long).error is ErrorCode.INVALID_REQUEST
+    assert lab.join(protocols=(GroupProtocol(long, b""),)).error is ErrorCode.INVALID_REQUEST
     assert lab.join("somebody").error is ErrorCode.UNKNOWN_MEMBER_ID
 
 

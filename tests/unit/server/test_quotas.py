@@ -29,7 +29,7 @@ from minikafka.transport.peer import PeerConnection
 
 from tests.interop.raw_client import record_batch
 from tests.unit.server.in_process import DEADLINE, Cluster, running
-from tests.unit.server.strangers import Stranger
+from tests.unit.server.strangers import Stranger, one_broker
 from tests.waiting import until
 
 ALICE, BOB = ClientIdentity("User:alice", "app"), ClientIdentity("User:bob", "app")
@@ -443,6 +443,20 @@ async def test_the_time_of_requests(cluster: Cluster) -> None:
     answer = await client.request(ApiKey.METADATA, 12, {"topics": None, "allow_auto_topic_creation": False})
     assert messages.millis(answer.throttle_time) == 1000
     await waits(client, connection, cluster)
+
+
+async def test_who_has_not_logged_in_uses_nobodys_quota(tmp_path: Path) -> None:
+    """As in Kafka: strangers who asked for ApiVersions kept others' logins waiting for 7 s, and a client id's requests."""
+    async with one_broker(tmp_path) as (_, broker):
+        quota = {"entity": {"user": None}, "values": {"request_percentage": 0.0001}}
+        broker.metadata.image.apply(f"quota/{json.dumps(quota['entity'])}", quota)
+        client = await Stranger.at(broker)
+        assert await client.ask(ApiKey.API_VERSIONS, 0, {})
+        assert not (await client.log_in()).error_code
+        assert broker.quotas.charged_seconds == 0
+        assert await client.is_served()
+        assert broker.quotas.charged_seconds > 0
+        client.close()
 
 
 async def test_requests_that_were_sent_at_once_wait_for_each_other(
