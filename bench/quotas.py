@@ -1,6 +1,6 @@
 """Whether quotas hold, and what they cost where there are none: one broker as a process, one quota after the other.
 
-python -m bench.quotas [--seconds 40] [--only QUOTA]
+python -m bench.quotas [--seconds 40] [--connections 1] [--only QUOTA]
 
 Each quota is set as Kafka's tool sets it, a client uses as much as it can, and what the broker has counted is held against the
 quota. What a client may save up (ten seconds of a rate, eleven of changes) is used up before the measurement begins. On a busy
@@ -55,11 +55,12 @@ Load = Callable[[threading.Event], None]
 
 
 class Quotas:
-    """One broker whose clients have quotas."""
+    """One broker whose clients have quotas, each used over so many connections."""
 
-    def __init__(self, cluster: LocalCluster, seconds: float) -> None:
+    def __init__(self, cluster: LocalCluster, seconds: float, connections: int) -> None:
         self.cluster = cluster
         self.seconds = seconds
+        self.connections = connections
         host, _, port = cluster.bootstrap.partition(",")[0].rpartition(":")
         self.address = (host, int(port))
 
@@ -97,8 +98,9 @@ class Quotas:
     def measure(self, metric: str, load: Load) -> float:
         """What is counted a second under a load that never rests."""
         stop = threading.Event()
-        thread = threading.Thread(target=load, args=(stop,), daemon=True)
-        thread.start()
+        threads = [threading.Thread(target=load, args=(stop,), daemon=True) for _ in range(self.connections)]
+        for thread in threads:
+            thread.start()
         time.sleep(WARM_SECONDS)
         counts = []
         began = time.monotonic()
@@ -106,7 +108,8 @@ class Quotas:
             counts.append((now, self.counted(metric)))
             time.sleep(0.5)
         stop.set()
-        thread.join(60)
+        for thread in threads:
+            thread.join(60)
         return mean_rate(counts, self.seconds)
 
     # -- loads ------------------------------------------------------------------------------------------------------------
@@ -147,7 +150,7 @@ class Quotas:
                 connection.request(ApiKey.FETCH, 11, request)
 
     def create_topics(self, stop: threading.Event) -> None:
-        names = (f"made-{number}" for number in itertools.count())
+        names = (f"made-{threading.get_ident()}-{number}" for number in itertools.count())
         with BrokerConnection(*self.address, 60) as connection:
             while not stop.is_set():
                 row = {"name": next(names), "num_partitions": 1, "replication_factor": 1}
@@ -226,6 +229,7 @@ def main() -> int:
     """The command of the module's docstring."""
     parser = argparse.ArgumentParser(description="whether quotas hold, and what they cost")
     parser.add_argument("--seconds", type=float, default=40.0)
+    parser.add_argument("--connections", type=int, default=1, help="over which each quota is used")
     parser.add_argument("--only", choices=[case.quota for case in CASES], help="one quota instead of all")
     args = parser.parse_args()
     chosen = [case for case in CASES if args.only in (None, case.quota)]
@@ -236,7 +240,7 @@ def main() -> int:
         cluster = LocalCluster(Path(folder) / "data")
         cluster.up(1, free_base_port(1), {"max.connections": "1000"})
         try:
-            quotas = Quotas(cluster, args.seconds)
+            quotas = Quotas(cluster, args.seconds, args.connections)
             quotas.make_topic()
             for case in chosen:
                 with quotas.limited(case.quota, case.allowed, **case.entity):

@@ -197,7 +197,7 @@ class ClientQuotas:
         """Count the time that sending an answer took, or else was used; nobody waits for it before the next request."""
         self.charged_seconds += seconds
         if (used := self._used_by(client, REQUEST_PERCENTAGE)) is not None:
-            used.record(seconds * 100, self._now())
+            used.rate.record(seconds * 100, self._now())
 
     def requested(self, client: QuotaUser, seconds: float) -> int:
         """Count the time that any other request took; the milliseconds to wait."""

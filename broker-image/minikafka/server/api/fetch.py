@@ -121,10 +121,9 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     request = codec.decode_fetch(frame, header.end, version)
     request.max_bytes = min(request.max_bytes, connection.services.context.config.fetch_max_bytes)
     if connection.services.metadata.image.quotas.is_set and request.replica_id < 0:
-        client = connection.client(header)
+        client = connection.metered = connection.client(header)
         if not connection.may_go_on(client, SPEC.key):
             return False
-        connection.metered = client
         allowed = connection.services.quotas.fetch_bytes_max(client)
         request.max_bytes = request.max_bytes if allowed is None else min(request.max_bytes, allowed)
     request.min_bytes = min(request.min_bytes, request.max_bytes)

@@ -59,10 +59,10 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     request = codec.decode_produce(frame, header.end, version)
     if connection.services.metadata.image.quotas.is_set:
         client = connection.client(header)
-        if not connection.may_go_on(client, SPEC.key):
-            return False
         if request.acks:
             connection.metered = client
+        if not connection.may_go_on(client, SPEC.key):
+            return False
     _serve(connection, header, slot, request)
     return True
 
