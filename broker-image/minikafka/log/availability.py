@@ -56,7 +56,10 @@ class Availability:
 
     def go_offline(self, what: str, error: OSError | LogDirFailure, *, permanent: bool = False) -> LogDirFailure:
         """Something was left half done, or cannot be trusted: refuse everything from now on. The error to raise."""
-        permanent = isinstance(error, FsyncFailed) or (permanent and not isinstance(error, CopyRefused))
+        lost = (
+            not isinstance(error, CopyRefused) and getattr(error, "errno", None) not in SCARCE
+        )  # it could not be opened
+        permanent = isinstance(error, FsyncFailed) or (permanent and lost)
         if permanent:
             self._note_failed_fsync()
         if self.failure is None or permanent > self.failure.permanent:

@@ -106,6 +106,7 @@ class ClientConnection(FrameProtocol):
         """Whether brokers talk to each other here. Elsewhere nobody is believed to be one."""
         self.max_frame_bytes = config.socket_request_max_bytes
         self.client_host = ""
+        self.descriptor = -1
         self.principal = ANONYMOUS
         security = config.security(listener)
         self.memory: RequestMemory | None = services.request_memory
@@ -139,6 +140,8 @@ class ClientConnection(FrameProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
+        own = transport.get_extra_info("socket")
+        self.descriptor = -1 if own is None else own.fileno()
         if not self.services.connections.opened(self):
             transport.close()
             return

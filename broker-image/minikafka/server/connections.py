@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
@@ -20,6 +21,8 @@ class Connection(Protocol):
     """What is looked at of a connection."""
 
     client_host: str
+    descriptor: int
+    """Its socket's number: the kernel gives the lowest that is free."""
     inter_broker: bool
     """Whether it was made to the listener of brokers."""
     heartbeats_of: Heartbeats | None
@@ -43,6 +46,12 @@ class Connection(Protocol):
 
     def close(self) -> None: ...
 
+
+DESCRIPTORS = "RLIMIT_NOFILE"
+"""The limit of open files of a process."""
+
+DESCRIPTORS_SHARE, DESCRIPTORS_SHARE_OF_BROKERS = 0.75, 0.875
+"""Of which so much may be in use where one more connection is let in; logs need the rest."""
 
 ADDRESSES_MAX = 10_000
 """Of which it is known how often they connect. Those heard of first are forgotten."""
@@ -141,7 +150,7 @@ class ConnectionRegistry:
         if self._ended:
             return False
         where = (connection.client_host, connection.inter_broker and self._protects_brokers)
-        if limit := self._reached(where, address(connection.client_host)):
+        if limit := self._reached(where, address(connection.client_host), connection.descriptor):
             self._tell("connection_refused", connection, limit)
             return False
         self._open[connection] = where
@@ -150,13 +159,16 @@ class ConnectionRegistry:
         self._stats.connections_accepted += 1
         return True
 
-    def _reached(self, where: tuple[str, bool], host: str) -> str:
+    def _reached(self, where: tuple[str, bool], host: str, descriptor: int) -> str:
         """The limit that has no room for one more connection, or an empty string."""
         config = self._config
         of_address = config.max_connections_per_ip_overrides.get(host, config.max_connections_per_ip)
         if self._from[where] >= of_address:
             return "max.connections.per.ip"
         _, is_brokers = where
+        share = DESCRIPTORS_SHARE_OF_BROKERS if is_brokers else DESCRIPTORS_SHARE
+        if descriptor > share * resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
+            return DESCRIPTORS
         if is_brokers:
             return ""
         if len(self._open) >= config.max_connections:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import resource
 import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,9 @@ HEARTBEATS_OF_PATIENCE = 1.5
 before, as NOT_CONTROLLER, or every broker would be fenced for a connection that it closed itself."""
 
 STORE_PATIENCE_SECONDS_MIN = 1.0
+
+DESCRIPTORS = 1 << 20
+"""Where the system sets no limit."""
 
 
 def open_store(config: BrokerConfig) -> tuple[ClusterStore, Reconcile | None]:
@@ -90,6 +95,7 @@ def _die_with_stdin() -> None:
 
 
 async def _serve(config: BrokerConfig) -> int:
+    raise_descriptor_limit()
     for warning in config.warnings:
         tell(f"warning: {warning}")
     try:
@@ -144,6 +150,14 @@ async def _failed(broker: Broker, say: Callable[[str], None]) -> int:
     say(f"minikafka broker: {broker.failure}")
     await broker.abort()
     return 3
+
+
+def raise_descriptor_limit() -> None:
+    """Open as many files as this process may be allowed, as Java does for Kafka: each connection and segment takes some."""
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    wanted = DESCRIPTORS if allowed == resource.RLIM_INFINITY else allowed
+    with suppress(OSError, ValueError):  # the kernel has a bound of its own
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, allowed))
 
 
 def _settle_memory() -> None:

@@ -59,6 +59,14 @@ def test_after_a_failed_fsync_it_is_permanent_and_the_next_process_is_told(error
     assert fs.exists(f"{DIR}/{FSYNC_FAILED}")
 
 
+def test_what_could_not_be_opened_is_no_failed_fsync() -> None:
+    """A broker whose descriptors strangers had taken ended itself."""
+    fs, availability = made()
+    error = OSError(errno.EMFILE, "Too many open files")
+    assert not availability.go_offline("flush failed", error, permanent=True).permanent
+    assert not fs.exists(f"{DIR}/{FSYNC_FAILED}")
+
+
 def test_a_disk_that_takes_no_file_either() -> None:
     fs, availability = made()
 

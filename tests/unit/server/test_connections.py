@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from minikafka.config import BrokerConfig, ConfigError
 from minikafka.controller.heartbeats import Heartbeats
 from minikafka.quotas.entities import CONNECTION_CREATION_RATE
 from minikafka.server.connections import ADDRESSES_MAX, ConnectionRegistry
+from minikafka.server.main import raise_descriptor_limit
 from minikafka.telemetry.event_limit import EMITTED_MAX
 from minikafka.telemetry.stats import BrokerStats
 
@@ -20,6 +22,7 @@ class Connection:
     listener = "PLAINTEXT"
     principal = "User:ANONYMOUS"
     queued_requests = 0
+    descriptor = 0
 
     def __init__(self, host: str = "10.0.0.1", inter_broker: bool = False, is_waiting: bool = False) -> None:
         self.client_host = host
@@ -63,7 +66,28 @@ class Desk:
         return [self.registry.opened(connection) for connection in connections]
 
 
+@pytest.mark.parametrize(("allowed", "wanted"), [(4096, 4096), (resource.RLIM_INFINITY, 1 << 20)])
+def test_a_broker_may_open_as_many_files_as_it_is_allowed(
+    monkeypatch: pytest.MonkeyPatch, allowed: int, wanted: int
+) -> None:
+    """A process has 1,024 on Linux unless it asks for more."""
+    limits: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, allowed))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, both: limits.append(both))
+    raise_descriptor_limit()
+    assert limits == [(wanted, allowed)]
+
+
 class TestLimits:
+    def test_logs_have_descriptors_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Connections that said nothing took all: a flush could open no file, and the broker ended itself."""
+        monkeypatch.setattr("resource.getrlimit", lambda _: (1000, 1000))
+        desk, client, broker = Desk(), Connection(), Connection(inter_broker=True)
+        for descriptor, let_in in ((750, [True, True]), (751, [False, True]), (876, [False, False])):
+            client.descriptor = broker.descriptor = descriptor
+            assert desk.open(client, broker) == let_in
+        assert desk.told[0] == ("connection_refused", "10.0.0.1", "RLIMIT_NOFILE")
+
     def test_clients_may_be_so_many(self) -> None:
         desk = Desk(at_most=2)
         first = Connection()
