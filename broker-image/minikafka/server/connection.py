@@ -578,7 +578,7 @@ class ClientConnection(FrameProtocol):
         counts = spec.key in STRICT_SINCE and self.services.metadata.image.quotas.is_set
         client_id = forwarded_for(ctx.principal, ctx.client_id) if counts else None
         try:
-            answer = await self.services.membership.forward(spec.key, ctx.api_version, body, client_id)
+            answer = await self.services.membership.forward(spec.key, ctx.api_version, body, client_id, ctx.principal)
         except KafkaError:
             return None  # no controller to be reached: the handler says NOT_CONTROLLER in the words of its API
         if counts:  # all of their answers begin with the time to wait

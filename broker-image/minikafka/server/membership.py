@@ -23,11 +23,10 @@ from minikafka.server.context import BrokerContext
 from minikafka.server.controller_contact import ControllerContact
 from minikafka.server.controller_role import COMPONENT as CONTROLLER
 from minikafka.server.controller_role import ControllerRole, Reconcile
+from minikafka.server.forwarding import Forwarding
 from minikafka.server.metadata_cache import MetadataCache
 from minikafka.transport.listeners import Listeners
 from minikafka.transport.peer import PeerClosed, PeerConnection
-
-FORWARD_SECONDS_MAX = 5.0
 
 NOT_A_BROKER = (
     "the controller does not take this broker for one: its principal needs CLUSTER_ACTION; name it in super.users of all "
@@ -78,8 +77,7 @@ class Membership:
         )
         self._contact = ControllerContact(context.health, config.broker_session_timeout_ms / 1000, context.clock.now())
         self._connection: PeerConnection | None = None
-        self._forwarder: PeerConnection | None = None
-        self._forwarder_to = ("", 0)
+        self._forwarding = Forwarding(context)
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -94,7 +92,7 @@ class Membership:
             self._task.cancel()
             await asyncio.wait((self._task,))
         self._disconnect()
-        self._drop_forwarder()
+        self._forwarding.close()
         if self.role is not None:
             await self.role.stop("broker stops")
 
@@ -377,38 +375,13 @@ class Membership:
         body = messages.encode_request(api_key, version, values)
         return messages.decode_response(api_key, version, await self.forward(api_key, version, body))
 
-    async def forward(self, api_key: int, version: int, body: bytes, client_id: str | None = None) -> bytes:
-        """Pass a client's request on to the controller as it is, as KRaft brokers do (KIP-590); the body of the answer.
-
-        ``client_id``: says whose it is, where that matters.
-
-        Raises:
-            KafkaError: NOT_CONTROLLER when there is none to be reached; whether it was carried out is then unknown.
-        """
-        unreachable = KafkaError(ErrorCode.NOT_CONTROLLER, "the controller cannot be reached")
-        address = self._metadata.address_of(self.controller_id)
-        if address is None or self.controller_id == self.context.broker_id:
-            raise unreachable
-        try:
-            async with asyncio.timeout(FORWARD_SECONDS_MAX):
-                if self._forwarder is None or not self._forwarder.is_open or self._forwarder_to != address:
-                    self._drop_forwarder()
-                    self._forwarder = await self.context.channels.connect(
-                        *address,
-                        self.context.client_id("forwarder"),
-                        FORWARD_SECONDS_MAX,
-                        self.context.config.request_timeout_ms / 1000,
-                    )
-                    self._forwarder_to = address
-                return await self._forwarder.request_raw(api_key, version, body, client_id)
-        except (OSError, TimeoutError) as error:
-            self._drop_forwarder()
-            raise unreachable from error
-
-    def _drop_forwarder(self) -> None:
-        if self._forwarder is not None:
-            self._forwarder.close()
-            self._forwarder = None
+    async def forward(
+        self, api_key: int, version: int, body: bytes, client_id: str | None = None, principal: str = ""
+    ) -> bytes:
+        """Pass a client's request on to the controller: see :meth:`Forwarding.request`."""
+        is_here = self.controller_id == self.context.broker_id
+        address = None if is_here else self._metadata.address_of(self.controller_id)
+        return await self._forwarding.request(address, principal, api_key, version, body, client_id)
 
     # -- ISR changes ------------------------------------------------------------------------------------------------------
 

@@ -162,9 +162,14 @@ class ClientQuotas:
 
     # -- what clients use -----------------------------------------------------------------------------------------------
 
-    def produced(self, client: QuotaUser, size: int, seconds: float | None) -> int:
-        """Count a Produce and the time it took; the milliseconds to wait. With acks=0 the time is not counted (None)."""
-        rate = self._recorded(client, PRODUCER_BYTE_RATE, size)
+    def produces(self, client: QuotaUser, size: int) -> None:
+        """Count the bytes of a Produce before it is worked on: the next one does not come while others acknowledge this one."""
+        self._recorded(client, PRODUCER_BYTE_RATE, size)
+
+    def produced(self, client: QuotaUser, seconds: float | None) -> int:
+        """Count the time that a Produce took; the milliseconds to wait. With acks=0 that time is not counted (None)."""
+        used = self._used_by(client, PRODUCER_BYTE_RATE)
+        rate = 0 if used is None else milliseconds(max(used.until - self._now(), 0.0))
         time = 0 if seconds is None else self._time(client, seconds)
         return self._throttled(client, {PRODUCER_BYTE_RATE: rate, REQUEST_PERCENTAGE: time})
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from minikafka.config import BrokerConfig
@@ -21,6 +22,7 @@ from minikafka.replication.isr import IsrProposal
 from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.broker import Broker
 from minikafka.server.fetchers import ReplicaFetcher
+from minikafka.server.forwarding import KEPT_MAX
 from minikafka.server.membership import Membership
 from minikafka.server.metadata_cache import MetadataCache
 from minikafka.transport.peer import PeerClosed, connect
@@ -245,6 +247,27 @@ async def test_a_forwarded_request_goes_to_who_is_the_controller_now(
     for unanswered.membership.lifecycle.controller_id in (2, 3):
         await unanswered.membership.forward(ApiKey.CREATE_TOPICS, 5, b"")
     assert asked == [("h", 92), ("g", 93)]
+
+
+async def test_requests_of_one_user_do_not_wait_for_those_of_another(
+    peer: HalfOpen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over one connection for all others' were answered after 2 s, or failed; who is not waited for is closed at some time."""
+    unanswered = Unanswered(peer)
+    opened: list[Any] = []
+
+    async def connect(*_: object) -> Any:
+        opened.append(connection := Mock(is_open=True, request_raw=AsyncMock(return_value=b"")))
+        return connection
+
+    monkeypatch.setattr(unanswered.broker.context.channels, "connect", connect)
+    monkeypatch.setattr(unanswered.broker.metadata, "address_of", {2: ("h", 92)}.get)
+    unanswered.membership.lifecycle.controller_id = 2
+    for user in range(2 * KEPT_MAX):
+        for _ in range(2):
+            await unanswered.membership.forward(ApiKey.CREATE_TOPICS, 5, b"", None, f"User:{user}")
+    assert [each.request_raw.await_count for each in opened] == [2] * (2 * KEPT_MAX)
+    assert [each.close.called for each in opened] == [True] * KEPT_MAX + [False] * KEPT_MAX
 
 
 @pytest.mark.slow

@@ -46,6 +46,10 @@ class Desk:
         self.quotas = ClientQuotas(config, metadata, self.stats, self.emit, lambda: self.now)
         self.set({"user": None}, **quotas)
 
+    def produced(self, client: QuotaUser, size: int, seconds: float | None) -> int:
+        self.quotas.produces(client, size)
+        return self.quotas.produced(client, seconds)
+
     def emit(self, name: str, **fields: Any) -> None:
         self.events.append({"name": name, **fields})
 
@@ -56,27 +60,27 @@ class Desk:
 class TestProduce:
     def test_each_user_has_the_default_for_himself(self) -> None:
         desk = Desk(producer_byte_rate=1000.0)
-        assert desk.quotas.produced(ALICE, 12_000, None) == 2000
-        assert desk.quotas.produced(BOB, 10_000, None) == 0
-        assert desk.quotas.produced(ClientIdentity("User:alice", "another"), 0, None) == 2000
+        assert desk.produced(ALICE, 12_000, None) == 2000
+        assert desk.produced(BOB, 10_000, None) == 0
+        assert desk.produced(ClientIdentity("User:alice", "another"), 0, None) == 2000
 
     def test_a_new_quota_counts_at_once_for_what_was_used(self) -> None:
         desk = Desk(producer_byte_rate=1000.0)
-        desk.quotas.produced(ALICE, 12_000, None)
+        desk.produced(ALICE, 12_000, None)
         desk.set({"user": None}, producer_byte_rate=2000.0)
-        assert desk.quotas.produced(ALICE, 0, None) == 0
+        assert desk.produced(ALICE, 0, None) == 0
         desk.set({"user": None})
-        assert desk.quotas.produced(ALICE, 10**9, None) == 0
+        assert desk.produced(ALICE, 10**9, None) == 0
 
     def test_the_longer_time_counts_and_with_acks_0_only_that_of_bytes(self) -> None:
         desk = Desk(producer_byte_rate=1000.0, request_percentage=1.0)
-        assert desk.quotas.produced(ALICE, 10_100, 0.2) == 1000, "at most a sample for time"
-        assert desk.quotas.produced(BOB, 10_100, None) == 100
+        assert desk.produced(ALICE, 10_100, 0.2) == 1000, "at most a sample for time"
+        assert desk.produced(BOB, 10_100, None) == 100
 
     def test_it_is_counted_and_told(self) -> None:
         desk = Desk(producer_byte_rate=1000.0)
         for _ in range(3):
-            desk.quotas.produced(ALICE, 12_000, None)
+            desk.produced(ALICE, 12_000, None)
         told = desk.stats.throttled["producer_byte_rate"]
         assert (told.requests, told.seconds) == (3, 2.0 + 14.0 + 26.0)
         assert desk.events == [
@@ -94,7 +98,7 @@ class TestProduce:
         desk = Desk()
         desk.set({"user": None, "client-id": None}, producer_byte_rate=1000.0)
         for number in range(CLIENTS_MAX + 10):
-            desk.quotas.produced(ClientIdentity("User:alice", f"app-{number}"), 1, None)
+            desk.produced(ClientIdentity("User:alice", f"app-{number}"), 1, None)
         assert len(desk.quotas._used) == CLIENTS_MAX
         assert len(desk.quotas._found) <= CLIENTS_MAX + 1
 
@@ -103,7 +107,7 @@ class TestProduce:
         desk.set({"user": None, "client-id": None}, producer_byte_rate=1000.0)
         long = [ClientIdentity("User:alice", "a" * 30_000 + end) for end in "bc"]
         desk.set({"client-id": long[0].client_id, "user": "alice"}, producer_byte_rate=2000.0)
-        waits = [desk.quotas.produced(client, 30_000, None) for client in long]
+        waits = [desk.produced(client, 30_000, None) for client in long]
         assert waits == [5_000, 20_000], "each has a quota of its own"
         assert all(len("".join(name)) < 300 for name in [*desk.quotas._used, *desk.quotas._found])
         assert [len(event["client_id"]) < 300 for event in desk.events] == [True, True]
@@ -152,16 +156,22 @@ class TestOtherConnections:
 
     def test_of_all_who_share_the_quota(self) -> None:
         desk = Desk(producer_byte_rate=1000.0)
-        assert desk.quotas.produced(ALICE, 12_000, None) == 2000
+        assert desk.produced(ALICE, 12_000, None) == 2000
         other = ClientIdentity("User:alice", "another")
         assert desk.quotas.wait(other, ApiKey.PRODUCE, False) == 2.0
         assert desk.quotas.wait(other, ApiKey.FETCH, False) == desk.quotas.wait(BOB, ApiKey.PRODUCE, False) == 0
         desk.now += 2.0
         assert desk.quotas.wait(other, ApiKey.PRODUCE, True) == 0
 
+    def test_what_followers_have_not_acknowledged_yet_counts(self) -> None:
+        """60 requests of 450 KB with acks=all were worked on at once, where 100 KB/s were allowed."""
+        desk = Desk(producer_byte_rate=1000.0)
+        desk.quotas.produces(ALICE, 12_000)
+        assert desk.quotas.wait(ALICE, ApiKey.PRODUCE, False) == 2.0
+
     def test_another_quota_counts_at_once(self) -> None:
         desk = Desk(producer_byte_rate=1000.0)
-        desk.quotas.produced(ALICE, 12_000, None)
+        desk.produced(ALICE, 12_000, None)
         desk.set({"user": None}, producer_byte_rate=1001.0)
         assert desk.quotas.wait(ALICE, ApiKey.PRODUCE, False) == 0
 

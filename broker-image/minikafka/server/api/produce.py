@@ -63,6 +63,7 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
             connection.metered = client
         if not connection.may_go_on(client, SPEC.key):
             return False
+        connection.services.quotas.produces(client, slot.size)
     _serve(connection, header, slot, request)
     return True
 
@@ -209,7 +210,7 @@ def _answer(
     if connection.services.metadata.image.quotas.is_set:
         client = connection.client(header)
         seconds = slot.uncharged_seconds if request.acks else None
-        throttle_ms = connection.services.quotas.produced(client, slot.size, seconds)
+        throttle_ms = connection.services.quotas.produced(client, seconds)
         connection.muting.mute(throttle_ms)
     if request.acks == 0:
         connection.answer(slot, [])
