@@ -9,7 +9,7 @@ import re
 
 HIDDEN = "[hidden]"
 _SHOWN_MAX = 256
-_SECRET = re.compile(r"LoginModule|PRIVATE KEY|password[\"']?\s*=", re.IGNORECASE)
+_SECRET = re.compile(r"LoginModule|PRIVATE KEY|(password|passwd|secret|token)[\"']?\s*=|://[^?]*\?", re.IGNORECASE)
 """In the value of a setting that is to have none: a key where the path of a file is due, say."""
 
 

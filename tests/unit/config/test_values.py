@@ -128,6 +128,8 @@ LINE = "SECRETABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123"
         {"sasl.oauthbearer.jwks.endpoint.url": "ftp://user:SEC/SECRET@host/keys"},
         {"sasl.oauthbearer.jwks.endpoint.uri": "user:SECRET@host"},
         {"listeners": "CLIENTS://user:SECRET@host:9092"},
+        {"sasl.oauthbearer.token.endpoint.url": "https://host/token?key=SECRET"},
+        {"ssl.client.auth": "clientSecret = SECRET"},
         {"listener.security.protocol.map": "x.LoginModule:PLAINTEXT,SECRET"},
         {"listener.name.a\nb.ssl.client.auth": "SECRET"},
         {"user_alice": "SECRET"},
