@@ -27,7 +27,6 @@ from minikafka.replication.offsets import (
 from minikafka.server.api.spec import NO_TRANSACTIONS, ApiSpec
 from minikafka.server.request_context import RequestContext
 from minikafka.server.services import Services
-from minikafka.server.throttling import Turn
 
 SPEC = ApiSpec(
     ApiKey.LIST_OFFSETS,
@@ -44,23 +43,21 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
     replica = request.replica_id >= 0 and ctx.inter_broker
     named = Counter((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
     topics: dict[str, dict[int, dict[str, Any]]] = {}  # one answer for each partition, as in Kafka
-    turn = Turn(services.context.clock.now)
-    for topic in request.topics:
-        for part in topic.partitions:
-            await turn.pass_on()  # a search may have to decompress a batch of each
-            index = part.partition_index
-            row: dict[str, Any] = {"partition_index": index}
-            timestamp = _timestamp(part.timestamp)
-            hosted = services.replicas.get(topic.name, index)
-            if named[topic.name, index] > 1:
-                row["error_code"] = ErrorCode.INVALID_REQUEST
-            elif ctx.api_version < ASKED_SINCE.get(timestamp, 0):
-                row["error_code"] = ErrorCode.UNSUPPORTED_VERSION
-            elif hosted is None:
-                row["error_code"] = services.metadata.absent(topic.name, index)
-            else:
-                _answer(services, hosted, getattr(part, "current_leader_epoch", -1), timestamp, replica, row)
-            topics.setdefault(topic.name, {})[index] = row
+    each = ((topic.name, part) for topic in request.topics for part in topic.partitions)
+    async for name, part in services.yielding(each):  # a search may have to decompress a batch of each
+        index = part.partition_index
+        row: dict[str, Any] = {"partition_index": index}
+        timestamp = _timestamp(part.timestamp)
+        hosted = services.replicas.get(name, index)
+        if named[name, index] > 1:
+            row["error_code"] = ErrorCode.INVALID_REQUEST
+        elif ctx.api_version < ASKED_SINCE.get(timestamp, 0):
+            row["error_code"] = ErrorCode.UNSUPPORTED_VERSION
+        elif hosted is None:
+            row["error_code"] = services.metadata.absent(name, index)
+        else:
+            _answer(services, hosted, getattr(part, "current_leader_epoch", -1), timestamp, replica, row)
+        topics.setdefault(name, {})[index] = row
     return {"topics": [{"name": name, "partitions": list(rows.values())} for name, rows in topics.items()]}
 
 

@@ -15,20 +15,18 @@ SPEC = ApiSpec(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, unread={"replica_id": "repl
 
 async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
-    topics = []
-    for topic in request.topics:
-        rows = []
-        async for part in services.yielding(topic.partitions):
-            hosted = services.replicas.get(topic.topic, part.partition)
-            row: dict[str, Any] = {"partition": part.partition}
-            if hosted is None:
-                row["error_code"] = services.metadata.absent(topic.topic, part.partition)
-            else:
-                row["error_code"] = hosted.check_leader(getattr(part, "current_leader_epoch", -1))
-                if row["error_code"] is ErrorCode.NONE:
-                    row["leader_epoch"], row["end_offset"] = hosted.end_offset_for_epoch(part.leader_epoch)
-            rows.append(row)
-        topics.append({"topic": topic.topic, "partitions": rows})
+    topics: list[dict[str, Any]] = [{"topic": topic.topic, "partitions": []} for topic in request.topics]
+    asked = zip(topics, request.topics, strict=True)
+    async for answer, part in services.yielding((answer, part) for answer, topic in asked for part in topic.partitions):
+        hosted = services.replicas.get(answer["topic"], part.partition)
+        row: dict[str, Any] = {"partition": part.partition}
+        if hosted is None:
+            row["error_code"] = services.metadata.absent(answer["topic"], part.partition)
+        else:
+            row["error_code"] = hosted.check_leader(getattr(part, "current_leader_epoch", -1))
+            if row["error_code"] is ErrorCode.NONE:
+                row["leader_epoch"], row["end_offset"] = hosted.end_offset_for_epoch(part.leader_epoch)
+        answer["partitions"].append(row)
     return {"topics": topics}
 
 

@@ -29,14 +29,13 @@ async def delete_records(services: Services, ctx: RequestContext, request: Any) 
     for topic in request.topics:
         for part in topic.partitions:
             wanted.setdefault(topic.name, {})[part.partition_index] = part.offset
-    topics = []
-    for name, offsets in wanted.items():
-        rows = []
-        async for index, offset in services.yielding(offsets.items()):
-            error, low = _delete(services, name, index, offset)
-            rows.append({"partition_index": index, "low_watermark": low, "error_code": error})
-        topics.append({"name": name, "partitions": rows})
-    return {"topics": topics}
+    topics: dict[str, list[dict[str, Any]]] = {}
+    each = ((name, index, offset) for name, offsets in wanted.items() for index, offset in offsets.items())
+    async for name, index, offset in services.yielding(each):
+        error, low = _delete(services, name, index, offset)
+        row = {"partition_index": index, "low_watermark": low, "error_code": error}
+        topics.setdefault(name, []).append(row)
+    return {"topics": [{"name": name, "partitions": rows} for name, rows in topics.items()]}
 
 
 def _delete(services: Services, topic: str, index: int, offset: int) -> tuple[ErrorCode, int]:
