@@ -16,6 +16,7 @@ import pytest
 from minikafka.config import BrokerConfig, ConfigError
 from minikafka.protocol import messages, wire
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.server import throttling
 from minikafka.server.broker import Broker
 from minikafka.server.connection import PIPELINE_MAX, ClientConnection
 from minikafka.server.deadlines import Deadlines
@@ -333,6 +334,26 @@ async def test_others_are_served_between_the_rows_of_a_request(tmp_path: Path, m
             begun = next(rounds)
             await client.ask(key, version, values)
             assert next(rounds) - begun > ROWS, key
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "topic", "partition"),
+    [
+        (ApiKey.DELETE_RECORDS, 2, "name", "partition_index"),
+        (ApiKey.LIST_OFFSETS, 7, "name", "partition_index"),
+        (ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, "topic", "partition"),
+    ],
+)
+async def test_all_topics_of_a_request_share_a_turn(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, key: ApiKey, version: int, topic: str, partition: str
+) -> None:
+    """Each began another, which one partition does not end."""
+    made = Mock(side_effect=throttling.Turn)
+    monkeypatch.setattr(throttling, "Turn", made)
+    asked = {"topics": [{topic: f"t{number}", "partitions": [{partition: 0}]} for number in range(3)]}
+    client = await Stranger.at(cluster.brokers[1])
+    assert len((await client.ask(key, version, asked)).topics) == 3
+    assert made.call_count == 1
 
 
 async def test_requests_wait_while_their_client_takes_no_answers(tmp_path: Path) -> None:
