@@ -32,9 +32,10 @@ from minikafka.server.authentication import Door
 from minikafka.server.deadlines import Deadlines
 from minikafka.server.quotas import ClientIdentity
 from minikafka.server.request_context import STRICT_SINCE, RequestContext, forwarded_for
-from minikafka.server.throttling import LoopTime, Muting, Turn
+from minikafka.server.throttling import LoopTime, Muting
 from minikafka.transport.framing import FrameProtocol
 from minikafka.transport.request_memory import RequestMemory
+from minikafka.transport.turn import Turn
 
 if TYPE_CHECKING:
     from minikafka.server.services import Services

@@ -32,7 +32,7 @@ from minikafka.replication.replicas import ReplicaManager
 from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.context import BrokerContext
 from minikafka.server.metadata_cache import MetadataCache
-from minikafka.server.throttling import TURN_SECONDS_MAX
+from minikafka.transport import turn
 
 METADATA = "cluster metadata"
 AHEAD_SHOWN_MAX = 3
@@ -124,7 +124,7 @@ class PartitionHost:
 
         By the broker's clock, which stands still meanwhile in a simulator.
         """
-        until = self.context.clock.now() + TURN_SECONDS_MAX if in_slices else math.inf
+        until = self.context.clock.now() + turn.TURN_SECONDS_MAX if in_slices else math.inf
         self._carry_out(self.replicas.reconcile(records, until))
 
     def reset(self) -> None:

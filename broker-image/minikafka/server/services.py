@@ -16,12 +16,12 @@ from minikafka.server.membership import Membership
 from minikafka.server.metadata_cache import MetadataCache
 from minikafka.server.producer_ids import ProducerIds
 from minikafka.server.quotas import ClientQuotas
-from minikafka.server.throttling import yielding
 from minikafka.server.topic_requests import TopicRequests
+from minikafka.transport.request_memory import RequestMemory
+from minikafka.transport.turn import yielding
 
 if TYPE_CHECKING:
     from minikafka.server.api.spec import Handlers
-from minikafka.transport.request_memory import RequestMemory
 
 T = TypeVar("T")
 

@@ -1,19 +1,14 @@
-"""Having a client wait: not reading its connection for a time (KIP-219), measuring what its request took, serving others."""
+"""Having a client wait: not reading its connection for a time (KIP-219), and measuring what its request took."""
 
 from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator
 from time import perf_counter
-from typing import Any, Protocol, TypeVar
-
-T = TypeVar("T")
+from typing import Any, Protocol
 
 _REASON = "throttled"
-
-TURN_SECONDS_MAX = 0.005
-"""After so long with the work of one client others are served."""
 
 
 class Mutable(Protocol):
@@ -77,43 +72,6 @@ class Muting:
         """The connection is gone."""
         if self._timer is not None:
             self._timer.cancel()
-
-
-class Turn:
-    """The time for which one client has had the event loop.
-
-    Args:
-        now: seconds.
-    """
-
-    __slots__ = ("_now", "_since")
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now, self._since = now, now()
-
-    def begin(self) -> None:
-        """It begins now."""
-        self._since = self._now()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has taken longer than :data:`TURN_SECONDS_MAX`."""
-        return self._now() - self._since > TURN_SECONDS_MAX
-
-    async def pass_on(self) -> None:
-        """Serve others, where it is over, and begin another."""
-        if self.is_over:
-            await asyncio.sleep(0)
-            self.begin()
-
-
-async def yielding(rows: Iterable[T], now: Callable[[], float]) -> AsyncIterator[T]:
-    """Give each of the rows that one client has asked for, and serve others between them."""
-    turn = Turn(now)
-    for row in rows:
-        if turn.is_over:
-            await turn.pass_on()
-        yield row
 
 
 class LoopTime:

@@ -21,14 +21,13 @@ import h11
 
 from minikafka.security.bearer import AcceptedTokens
 from minikafka.security.tls_stream import TlsStream, tls_reason
+from minikafka.transport.turn import Turn
 
 REQUEST_BYTES_MAX: Final = 8 * 1024
 """Request line and headers together; a scraper sends a few hundred bytes."""
 CONNECTIONS_MAX: Final = 64
 """A few scrapers, the kubelet and a person are expected. For one more, that is closed of which nothing whole came for longest:
 who only holds connections, which takes no token, would have the kubelet find nobody, and kill the broker."""
-TURN_SECONDS_MAX: Final = 0.005
-"""After so long with the making of a page others are served."""
 IDLE_SECONDS_MAX: Final = 75.0
 """Without progress for this long (no whole request, or an answer that is not read) a connection is closed."""
 
@@ -190,11 +189,11 @@ class _Pages:
         yield from self._metrics()
 
     def _go_on(self, loop: asyncio.AbstractEventLoop, pieces: Iterator[bytes], made: list[bytes]) -> None:
-        until = perf_counter() + TURN_SECONDS_MAX
+        turn = Turn(perf_counter)
         try:
             for piece in pieces:
                 made.append(piece)
-                if perf_counter() > until:
+                if turn.is_over:
                     self._next = loop.call_soon(self._go_on, loop, pieces, made)
                     return
             found = 200, METRICS_TYPE, b"".join(made)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from minikafka.controller.topics import NewTopic
-from minikafka.server import hosting
+from minikafka.transport import turn
 
 from tests.waiting import until
 
@@ -19,7 +19,7 @@ PARTITIONS = 30
 @pytest.fixture(autouse=True)
 def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """One replica each."""
-    monkeypatch.setattr(hosting, "TURN_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(turn, "TURN_SECONDS_MAX", 0.0)
 
 
 def hosted(cluster: Cluster, topic: str) -> int:

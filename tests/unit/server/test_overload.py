@@ -16,10 +16,10 @@ import pytest
 from minikafka.config import BrokerConfig, ConfigError
 from minikafka.protocol import messages, wire
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.server import throttling
 from minikafka.server.broker import Broker
 from minikafka.server.connection import PIPELINE_MAX, ClientConnection
 from minikafka.server.deadlines import Deadlines
+from minikafka.transport import turn
 from minikafka.transport.request_memory import RequestMemory
 
 from tests.certificates import PemFiles
@@ -273,7 +273,7 @@ async def test_others_are_served_between_the_requests_of_a_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: ApiKey
 ) -> None:
     """300 that came at once, in 19 KB, kept a broker from everybody else for 6 s; 8 MB of Fetch that were refused for 3 s."""
-    monkeypatch.setattr("minikafka.server.throttling.TURN_SECONDS_MAX", 0.0)
+    monkeypatch.setattr("minikafka.transport.turn.TURN_SECONDS_MAX", 0.0)
     async with running(tmp_path, 1) as cluster:
         broker = cluster.brokers[1]
         client = await Stranger.at(broker)
@@ -320,7 +320,7 @@ OF_MANY_ROWS: dict[ApiKey, tuple[int, dict[str, Any]]] = {
 
 async def test_others_are_served_between_the_rows_of_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CreateTopics of 49,000 rows kept a broker from everybody else for 9 s, and others for a second."""
-    monkeypatch.setattr("minikafka.server.throttling.TURN_SECONDS_MAX", 0.0)
+    monkeypatch.setattr("minikafka.transport.turn.TURN_SECONDS_MAX", 0.0)
     async with running(tmp_path, 1) as cluster:
         client = await Stranger.at(cluster.brokers[1])
         rounds = itertools.count()
@@ -348,8 +348,8 @@ async def test_all_topics_of_a_request_share_a_turn(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, key: ApiKey, version: int, topic: str, partition: str
 ) -> None:
     """Each began another, which one partition does not end."""
-    made = Mock(side_effect=throttling.Turn)
-    monkeypatch.setattr(throttling, "Turn", made)
+    made = Mock(side_effect=turn.Turn)
+    monkeypatch.setattr(turn, "Turn", made)
     asked = {"topics": [{topic: f"t{number}", "partitions": [{partition: 0}]} for number in range(3)]}
     client = await Stranger.at(cluster.brokers[1])
     assert len((await client.ask(key, version, asked)).topics) == 3

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import uvloop
-from minikafka.transport import http
+from minikafka.transport import http, turn
 from minikafka.transport.http import CONNECTIONS_MAX, METRICS_TYPE, REQUEST_BYTES_MAX, MetricsServer
 
 from tests.waiting import until
@@ -281,7 +281,7 @@ def test_a_failing_page_is_an_answer_not_the_end(run: Callable[[Story], None]) -
 
 def test_others_are_served_while_a_page_is_made(run: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """And who asks meanwhile gets the next page, which is made once for all of them."""
-    monkeypatch.setattr(http, "TURN_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(turn, "TURN_SECONDS_MAX", 0.0)
 
     async def story() -> None:
         async with shop() as opened:
@@ -319,7 +319,7 @@ def test_others_are_served_while_a_page_is_made(run: Callable[[Story], None], mo
 def test_who_goes_while_his_page_is_made_ends_nothing(
     run: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "TURN_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(turn, "TURN_SECONDS_MAX", 0.0)
 
     async def story() -> None:
         async with shop() as opened:

@@ -226,7 +226,7 @@ async def test_others_are_served_while_offsets_of_many_partitions_are_listed(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A search by time may decompress a batch of each, and nobody was served before the last."""
-    monkeypatch.setattr("minikafka.server.throttling.TURN_SECONDS_MAX", -1.0)
+    monkeypatch.setattr("minikafka.transport.turn.TURN_SECONDS_MAX", -1.0)
     listed = list_offsets.list_offset
     served: list[int] = []
 
