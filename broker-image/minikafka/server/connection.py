@@ -11,28 +11,25 @@ import asyncio
 import ssl
 import time
 from collections import deque
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from minikafka.authorization.rules import ClientAccess
-from minikafka.authorization.table import RULES
 from minikafka.controller.heartbeats import Heartbeats
-from minikafka.protocol import messages, wire
+from minikafka.protocol import wire
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.fetch import PartitionData
 from minikafka.protocol.produce import PartitionResult
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
 from minikafka.quotas.rates import milliseconds
 from minikafka.security.principal import ANONYMOUS, distinguished_name, mapped, user
 from minikafka.security.tls_stream import tls_reason
-from minikafka.server.api import api_versions, fetch, produce
-from minikafka.server.api.spec import ApiSpec, Handler
+from minikafka.server.answering import answer_request
+from minikafka.server.api import fetch, produce
 from minikafka.server.authentication import Door
 from minikafka.server.deadlines import Deadlines
 from minikafka.server.quotas import ClientIdentity
-from minikafka.server.request_context import STRICT_SINCE, RequestContext, forwarded_for
-from minikafka.server.throttling import LoopTime, Muting
+from minikafka.server.request_context import STRICT_SINCE
+from minikafka.server.throttling import Muting
 from minikafka.transport.framing import FrameProtocol
 from minikafka.transport.request_memory import RequestMemory
 from minikafka.transport.turn import Turn
@@ -40,7 +37,7 @@ from minikafka.transport.turn import Turn
 if TYPE_CHECKING:
     from minikafka.server.services import Services
 
-PRODUCE, FETCH, API_VERSIONS = int(ApiKey.PRODUCE), int(ApiKey.FETCH), int(ApiKey.API_VERSIONS)
+PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 PRODUCE_VERSION_MIN = produce.SPEC.min_version
 
 NodeEndpoints = list[tuple[int, str, int, str | None]]
@@ -78,20 +75,6 @@ class Slot:
     def uncharged_seconds(self) -> float:
         """For how long it has been worked on since it was read; 0 once it waits: the end of its round has charged that."""
         return 0.0 if self.parked else time.perf_counter() - self.started
-
-
-def error_codes(answer: Any) -> Iterator[int]:
-    """Every error code in the values of an answer, at whatever depth; NONE is none."""
-    if isinstance(answer, dict):
-        code = answer.get("error_code")
-        if code:
-            yield code
-        answer = answer.values()
-    elif not isinstance(answer, list | tuple):
-        return
-    for value in answer:
-        if isinstance(value, dict | list | tuple):
-            yield from error_codes(value)
 
 
 class ClientConnection(FrameProtocol):
@@ -223,7 +206,7 @@ class ClientConnection(FrameProtocol):
 
     def _is_known(self) -> None:
         """It is known who it is, or never will be."""
-        if self.memory is not None and self._serves_brokers_only:
+        if self.memory is not None and self.serves_brokers_only:
             self.memory.gone(self)
             self.memory.give_back(self._queued_bytes + self._admitted)
             self.memory = None
@@ -465,13 +448,18 @@ class ClientConnection(FrameProtocol):
                 self.loop.call_soon(self.release_frames, _BEHIND)
 
     @property
-    def _has_quotas(self) -> bool:
+    def serves_brokers_only(self) -> bool:
+        """Whether clients have a listener of their own, and this is the other one."""
+        return self.is_broker and len(self.services.context.config.listeners) > 1
+
+    @property
+    def has_quotas(self) -> bool:
         """Whether quotas may count here. Not for who has not logged in: that is nobody's use, and no login waits for it."""
         return self.services.metadata.image.quotas.is_set and (self.door is None or self.door.is_open)
 
     async def _wait_for_quotas(self, header: RequestHeader) -> None:
         """Wait as in :meth:`may_go_on`."""
-        while self._has_quotas and not self.is_broker:
+        while self.has_quotas and not self.is_broker:
             client, key = self.client(header), header.api_key
             mutates = header.api_version < STRICT_SINCE.get(key, 0)
             seconds = self.services.quotas.wait(client, key, self.muting.take_waited(), mutates)
@@ -481,111 +469,4 @@ class ClientConnection(FrameProtocol):
             await self.muting.wait()
 
     async def _answer_cold(self, header: RequestHeader, body: bytes) -> bytes:
-        """The frame of the answer; raises MalformedRequest when only closing the connection is left."""
-        key, version = header.api_key, header.api_version
-        handler = self.services.handlers.get(key)
-        if handler is None:
-            raise MalformedRequest(f"API key {key} v{version} is unknown or not supported")
-        spec, handle = handler
-        if spec.inter_broker and not self.inter_broker:
-            raise MalformedRequest(f"{spec.name} is for brokers; it is not served on listener {self.listener}")
-        if not spec.min_version <= version <= spec.max_version:
-            if key == API_VERSIONS:  # KIP-511: answered in version 0, so that the client learns what it may ask
-                self.count_errors(key, (ErrorCode.UNSUPPORTED_VERSION,))
-                answer = messages.encode_response(
-                    key,
-                    0,
-                    api_versions.supported(self.services.handlers, self.is_broker, ErrorCode.UNSUPPORTED_VERSION),
-                )
-                return wire.response_frame(header.correlation_id, answer, False)
-            raise MalformedRequest(
-                f"{spec.name} v{version} is not supported ({spec.min_version} to {spec.max_version} are)"
-            )
-        flexible = messages.is_flexible(key, version)
-        if flexible:
-            try:
-                body = body[wire.skip_tags(body, 0) :]
-            except IndexError as error:
-                raise MalformedRequest(f"{spec.name} v{version} ends in its header") from error
-        ctx = RequestContext(self, header)
-        is_screened = self.services.authorization.enabled and not ctx.inter_broker
-        if not is_screened:
-            forwarded = await self._forwarded(spec, ctx, body)
-            if forwarded is not None:
-                return wire.response_frame(header.correlation_id, forwarded, flexible)
-        began = time.perf_counter()
-        request = messages.decode_request(key, version, body)
-        decoding = time.perf_counter() - began
-        answering: Awaitable[dict[str, Any]] = (
-            self._answer_allowed(spec, handle, ctx, request) if is_screened else handle(self.services, ctx, request)
-        )
-        is_metered = self._has_quotas
-        values = await (self._answer_metered(spec, ctx, answering, decoding) if is_metered else answering)
-        began = time.perf_counter()
-        self.count_errors(key, error_codes(values))
-        answer = messages.encode_response(key, version, values)
-        if is_metered and not self._is_of_brokers(spec, ctx):
-            self.services.quotas.spent(ctx, time.perf_counter() - began)
-        return wire.response_frame(header.correlation_id, answer, flexible and key != API_VERSIONS)
-
-    async def _answer_allowed(
-        self, spec: ApiSpec, handle: Handler, ctx: RequestContext, request: Any
-    ) -> dict[str, Any]:
-        """The answer to what the client may ask, with what it is refused. Raises MalformedRequest for an API without a rule."""
-        rule = RULES.get(spec.key)
-        if rule is None:
-            raise MalformedRequest(f"nobody has declared what {spec.name} needs, so nobody may ask it")
-        access = ClientAccess(self.services.authorization, self.services.metadata, ctx, spec.key, ctx.api_version)
-        screened = rule.screen(access, request)
-        if screened.request is None:
-            return screened.finish({})
-        body = messages.encode_entity(screened.request) if spec.controller_only else b""
-        answer = await self._forwarded(spec, ctx, body)
-        if answer is None:
-            return screened.finish(await handle(self.services, ctx, screened.request))
-        return screened.finish(messages.values_of(messages.decode_response(spec.key, ctx.api_version, answer)))
-
-    async def _answer_metered(
-        self, spec: ApiSpec, ctx: RequestContext, answering: Awaitable[dict[str, Any]], decoding: float
-    ) -> dict[str, Any]:
-        """The answer, with the time that the client has to wait for a quota that it exceeds; reading it took ``decoding``.
-
-        Not what brokers ask: a client whose request was passed on is made to wait by the broker that it has asked.
-        """
-        taken = LoopTime(answering)
-        values = dict(await taken)
-        changed = ctx.mutation_quota
-        wait_ms = max(values.get("throttle_time", 0), 0 if changed is None else changed.throttle_ms)
-        if not self._is_of_brokers(spec, ctx):
-            wait_ms = max(wait_ms, self.services.quotas.requested(ctx, decoding + taken.seconds))
-            self.muting.mute(wait_ms)
-        if "throttle_time" in messages.response_type(spec.key, ctx.api_version).__dataclass_fields__:
-            values["throttle_time"] = wait_ms
-        return values
-
-    def _is_of_brokers(self, spec: ApiSpec, ctx: RequestContext) -> bool:
-        """Whether a request is one for which no client waits here."""
-        return spec.inter_broker or ctx.forwarded or self._serves_brokers_only
-
-    @property
-    def _serves_brokers_only(self) -> bool:
-        """Whether clients have a listener of their own, and this is the other one."""
-        return self.is_broker and len(self.services.context.config.listeners) > 1
-
-    async def _forwarded(self, spec: ApiSpec, ctx: RequestContext, body: bytes) -> bytes | None:
-        """The body of the controller's answer; None when it is this broker that has to answer."""
-        if not spec.controller_only or self.services.membership.leads:
-            return None
-        counts = spec.key in STRICT_SINCE and self.services.metadata.image.quotas.is_set
-        client_id = forwarded_for(ctx.principal, ctx.client_id) if counts else None
-        try:
-            answer = await self.services.membership.forward(spec.key, ctx.api_version, body, client_id, ctx.principal)
-        except KafkaError:
-            return None  # no controller to be reached: the handler says NOT_CONTROLLER in the words of its API
-        if counts:  # all of their answers begin with the time to wait
-            ms = int.from_bytes(answer[:4], "big")
-            self.muting.mute(ms)
-            if ctx.api_version < STRICT_SINCE[spec.key]:
-                self.services.quotas.changed(ctx, ms)
-        await self.services.metadata.caught_up()
-        return answer
+        return await answer_request(self, header, body)

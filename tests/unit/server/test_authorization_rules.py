@@ -13,8 +13,8 @@ from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.security.acls import CLUSTER_NAME, Operation, ResourceType
+from minikafka.server.answering import error_codes
 from minikafka.server.api import load_handlers
-from minikafka.server.connection import error_codes
 
 from tests.unit.server.api_requests import GROUP, TOPIC, requests
 

@@ -1,0 +1,164 @@
+"""Answers every request but Produce and Fetch: by its handler, by the controller, or with what ACLs refuse.
+
+See :mod:`minikafka.server.connection` for when each is worked on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from minikafka.authorization.rules import ClientAccess
+from minikafka.authorization.table import RULES
+from minikafka.protocol import messages, wire
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.protocol.wire import MalformedRequest, RequestHeader
+from minikafka.server.api import api_versions
+from minikafka.server.api.spec import ApiSpec, Handler
+from minikafka.server.request_context import STRICT_SINCE, RequestContext, forwarded_for
+from minikafka.server.throttling import LoopTime
+
+if TYPE_CHECKING:
+    from minikafka.server.connection import ClientConnection
+
+API_VERSIONS = int(ApiKey.API_VERSIONS)
+
+
+def error_codes(answer: Any) -> Iterator[int]:
+    """Every error code in the values of an answer, at whatever depth; NONE is none."""
+    if isinstance(answer, dict):
+        code = answer.get("error_code")
+        if code:
+            yield code
+        answer = answer.values()
+    elif not isinstance(answer, list | tuple):
+        return
+    for value in answer:
+        if isinstance(value, dict | list | tuple):
+            yield from error_codes(value)
+
+
+async def answer_request(connection: ClientConnection, header: RequestHeader, body: bytes) -> bytes:
+    """Work on a request, and return the frame of its answer.
+
+    Raises:
+        MalformedRequest: only closing the connection is left.
+    """
+    key, version = header.api_key, header.api_version
+    handler = connection.services.handlers.get(key)
+    if handler is None:
+        raise MalformedRequest(f"API key {key} v{version} is unknown or not supported")
+    spec, handle = handler
+    if spec.inter_broker and not connection.inter_broker:
+        raise MalformedRequest(f"{spec.name} is for brokers; it is not served on listener {connection.listener}")
+    if not spec.min_version <= version <= spec.max_version:
+        if key == API_VERSIONS:  # KIP-511: answered in version 0, so that the client learns what it may ask
+            connection.count_errors(key, (ErrorCode.UNSUPPORTED_VERSION,))
+            answer = messages.encode_response(
+                key,
+                0,
+                api_versions.supported(
+                    connection.services.handlers, connection.is_broker, ErrorCode.UNSUPPORTED_VERSION
+                ),
+            )
+            return wire.response_frame(header.correlation_id, answer, False)
+        raise MalformedRequest(
+            f"{spec.name} v{version} is not supported ({spec.min_version} to {spec.max_version} are)"
+        )
+    flexible = messages.is_flexible(key, version)
+    if flexible:
+        try:
+            body = body[wire.skip_tags(body, 0) :]
+        except IndexError as error:
+            raise MalformedRequest(f"{spec.name} v{version} ends in its header") from error
+    ctx = RequestContext(connection, header)
+    is_screened = connection.services.authorization.enabled and not ctx.inter_broker
+    if not is_screened:
+        forwarded = await _forwarded(connection, spec, ctx, body)
+        if forwarded is not None:
+            return wire.response_frame(header.correlation_id, forwarded, flexible)
+    began = time.perf_counter()
+    request = messages.decode_request(key, version, body)
+    decoding = time.perf_counter() - began
+    answering: Awaitable[dict[str, Any]] = (
+        _answer_allowed(connection, spec, handle, ctx, request)
+        if is_screened
+        else handle(connection.services, ctx, request)
+    )
+    is_metered = connection.has_quotas
+    values = await (_answer_metered(connection, spec, ctx, answering, decoding) if is_metered else answering)
+    began = time.perf_counter()
+    connection.count_errors(key, error_codes(values))
+    answer = messages.encode_response(key, version, values)
+    if is_metered and not _is_of_brokers(connection, spec, ctx):
+        connection.services.quotas.spent(ctx, time.perf_counter() - began)
+    return wire.response_frame(header.correlation_id, answer, flexible and key != API_VERSIONS)
+
+
+async def _answer_allowed(
+    connection: ClientConnection, spec: ApiSpec, handle: Handler, ctx: RequestContext, request: Any
+) -> dict[str, Any]:
+    """The answer to what the client may ask, with what it is refused. Raises MalformedRequest for an API without a rule."""
+    rule = RULES.get(spec.key)
+    if rule is None:
+        raise MalformedRequest(f"nobody has declared what {spec.name} needs, so nobody may ask it")
+    access = ClientAccess(
+        connection.services.authorization, connection.services.metadata, ctx, spec.key, ctx.api_version
+    )
+    screened = rule.screen(access, request)
+    if screened.request is None:
+        return screened.finish({})
+    body = messages.encode_entity(screened.request) if spec.controller_only else b""
+    answer = await _forwarded(connection, spec, ctx, body)
+    if answer is None:
+        return screened.finish(await handle(connection.services, ctx, screened.request))
+    return screened.finish(messages.values_of(messages.decode_response(spec.key, ctx.api_version, answer)))
+
+
+async def _answer_metered(
+    connection: ClientConnection,
+    spec: ApiSpec,
+    ctx: RequestContext,
+    answering: Awaitable[dict[str, Any]],
+    decoding: float,
+) -> dict[str, Any]:
+    """The answer, with the time that the client has to wait for a quota that it exceeds; reading it took ``decoding``.
+
+    Not what brokers ask: a client whose request was passed on is made to wait by the broker that it has asked.
+    """
+    taken = LoopTime(answering)
+    values = dict(await taken)
+    changed = ctx.mutation_quota
+    wait_ms = max(values.get("throttle_time", 0), 0 if changed is None else changed.throttle_ms)
+    if not _is_of_brokers(connection, spec, ctx):
+        wait_ms = max(wait_ms, connection.services.quotas.requested(ctx, decoding + taken.seconds))
+        connection.muting.mute(wait_ms)
+    if "throttle_time" in messages.response_type(spec.key, ctx.api_version).__dataclass_fields__:
+        values["throttle_time"] = wait_ms
+    return values
+
+
+def _is_of_brokers(connection: ClientConnection, spec: ApiSpec, ctx: RequestContext) -> bool:
+    """Whether a request is one for which no client waits here."""
+    return spec.inter_broker or ctx.forwarded or connection.serves_brokers_only
+
+
+async def _forwarded(connection: ClientConnection, spec: ApiSpec, ctx: RequestContext, body: bytes) -> bytes | None:
+    """The body of the controller's answer; None when it is this broker that has to answer."""
+    if not spec.controller_only or connection.services.membership.leads:
+        return None
+    counts = spec.key in STRICT_SINCE and connection.services.metadata.image.quotas.is_set
+    client_id = forwarded_for(ctx.principal, ctx.client_id) if counts else None
+    try:
+        answer = await connection.services.membership.forward(spec.key, ctx.api_version, body, client_id, ctx.principal)
+    except KafkaError:
+        return None  # no controller to be reached: the handler says NOT_CONTROLLER in the words of its API
+    if counts:  # all of their answers begin with the time to wait
+        ms = int.from_bytes(answer[:4], "big")
+        connection.muting.mute(ms)
+        if ctx.api_version < STRICT_SINCE[spec.key]:
+            connection.services.quotas.changed(ctx, ms)
+    await connection.services.metadata.caught_up()
+    return answer
