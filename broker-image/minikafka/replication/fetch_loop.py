@@ -1,8 +1,8 @@
 """A broker's fetches from one leader, sans I/O: what is asked for, when, and what comes of the answers (R2, R6).
 
-The positions of all partitions that follow the leader go out in one Fetch; the next leaves as soon as the answer is taken in,
-for it is also the acknowledgement. A partition that was refused is left out for a while. One that follows in a new term does
-not wait for a fetch that is parked at the leader: a second one overtakes it.
+The positions of all partitions that follow the leader, up to PARTITIONS_MAX, go out in one Fetch; the next leaves as soon as
+the answer is taken in, for it is also the acknowledgement. A partition that was refused is left out for a while. One that
+follows in a new term does not wait for a fetch that is parked at the leader: a second one overtakes it.
 
 Whoever drives the loop carries the requests, and says when a connection is gone. An answer of a connection that is gone is not
 to be given to :meth:`FetchLoop.answered`.
@@ -22,6 +22,10 @@ from minikafka.replication.partition import Partition
 
 BACKOFF_SECONDS_FIRST = 0.02
 """The first wait after a refusal. Most at a failover are a race of milliseconds; ``replica.fetch.backoff.ms`` caps it."""
+
+PARTITIONS_MAX = 10_000
+"""Of one fetch. Each may be of another topic, so that its request has twice as many rows: a leader takes
+:data:`~minikafka.protocol.wire.ROWS_MAX`."""
 
 IN_FLIGHT_MAX = 2
 """A fetch that is parked at the leader, and one that overtakes it."""
@@ -101,6 +105,8 @@ class FetchLoop(Generic[P]):
         """When the first of the partitions that back off may be asked for again, as :meth:`next_fetch` found it last."""
         self._backoff_max = max(backoff_max, BACKOFF_SECONDS_FIRST)
         self._followed: dict[Key, _Followed[P]] = {}
+        self.has_more = False
+        """The last fetch had no place for all partitions: a leader is not to wait long before it answers."""
         self._wanted = False
         """A partition is to be asked for at once, and as many fetches as may be were under way."""
         self._owe_flush: list[P] = []
@@ -142,15 +148,20 @@ class FetchLoop(Generic[P]):
     def next_fetch(self, now: float, overtake: bool = False) -> dict[Key, FetchPosition]:
         """What to ask for now, in this order; empty when there is nothing, or a fetch is in flight already.
 
+        Where it cannot be all, those that are asked for now are the last to be asked for again.
+
         ``overtake``: something has changed that a fetch in flight does not know of.
         """
         self.wake_at = None
         if self.in_flight >= (IN_FLIGHT_MAX if overtake else 1):
             self._wanted = self._wanted or overtake
             return {}
-        self._wanted = False
+        self._wanted = self.has_more = False
         asked: dict[Key, FetchPosition] = {}
         for key, followed in self._followed.items():
+            if len(asked) == PARTITIONS_MAX:
+                self.has_more = True
+                break
             if followed.not_before > now:
                 if self.wake_at is None or followed.not_before < self.wake_at:
                     self.wake_at = followed.not_before
@@ -162,6 +173,9 @@ class FetchLoop(Generic[P]):
                 self._hold(followed)
                 continue
             asked[key] = follower.position()
+        if self.has_more:
+            for key in asked:
+                self._to_the_end(key)
         if asked:
             self.in_flight += 1
         return asked

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
+
+PROPOSALS_MAX = 1_000
+"""In one request, which the controller works on without a pause."""
 
 RETRY_SECONDS = 0.05
 """How long to wait before a change whose outcome is unknown is asked for again."""
@@ -29,7 +33,7 @@ class IsrRequests:
         """What to ask the controller for now; empty while a request is in flight, or when there is nothing to ask for."""
         if self._in_flight:
             return []
-        batch, self._queue = list(self._queue.values()), {}
+        batch = [self._queue.pop(key) for key in list(itertools.islice(self._queue, PROPOSALS_MAX))]
         self._in_flight = bool(batch)
         return batch
 

@@ -21,6 +21,9 @@ from minikafka.transport.peer import PeerClosed, PeerConnection
 
 CONNECT_SECONDS_MAX = 1.0
 
+WAIT_MS_OF_MANY = 10
+"""How long a leader may wait with its answer while others that follow it are not asked for."""
+
 LIST_OFFSETS_VERSION = 7
 LATEST, EARLIEST = -1, -2
 
@@ -188,6 +191,7 @@ class ReplicaFetcher:
     def _fetch(self, connection: PeerConnection, asked: dict[Key, FetchPosition]) -> None:
         topics: dict[bytes, list[tuple[int, int, int, int, int, int]]] = {}
         config, room = self._context.config, max(1, self._loop.room)
+        wait_ms = config.replica_fetch_wait_max_ms
         max_part = min(config.replica_fetch_max_bytes, room)
         for (topic_id, index), position in asked.items():
             topics.setdefault(topic_id, []).append(
@@ -206,7 +210,7 @@ class ReplicaFetcher:
             self._context.client_id("fetcher"),
             self._context.broker_id,
             self._broker_epoch(),
-            config.replica_fetch_wait_max_ms,
+            min(wait_ms, WAIT_MS_OF_MANY) if self._loop.has_more else wait_ms,
             config.replica_fetch_min_bytes,
             min(config.replica_fetch_response_max_bytes, room),
             list(topics.items()),

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from minikafka.log.errors import CorruptBatch, LogDirFailure, LogError
 from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.fetch import FollowerData
+from minikafka.protocol.fetch import FollowerData, decode_fetch, encode_follower_fetch
 from minikafka.protocol.types import TopicPartition
+from minikafka.protocol.wire import read_header
+from minikafka.replication import fetch_loop
 from minikafka.replication.fetch_loop import BACKOFF_SECONDS_FIRST, FetcherPool, FetchLoop, Key, Taken
 from minikafka.replication.follower import FetchOutcome, FetchPosition
 
@@ -117,6 +119,25 @@ class TestRequests:
         data = FollowerData(TOPIC_ID, 0, 0, 10, 0, None, memoryview(b"r"))
         lab.loop.answered(lab.asked, 0, [data], lab.now)
         assert lab.asks() == [1, 2, 0]
+
+    def test_more_than_a_request_may_have_take_turns(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A leader closed the connection at every fetch of 12,500 topics, and all of them left the ISR."""
+        monkeypatch.setattr(fetch_loop, "PARTITIONS_MAX", 2)
+        lab = Lab(3)
+        asked = []
+        for _ in range(3):
+            asked.append((lab.asks(), lab.loop.has_more))
+            lab.answer(lab.asked)
+        assert asked == [([0, 1], True), ([2, 0], True), ([1, 2], True)]
+        lab.loop.unfollow(lab.partitions[0])
+        assert lab.asks() == [1, 2] and not lab.loop.has_more
+
+    def test_as_many_as_go_into_one_request_are_taken(self) -> None:
+        """Each of another topic."""
+        topics = [(bytes([n >> 8, n & 0xFF]) * 8, [(0, 1, 2, 3, 0, 1)]) for n in range(fetch_loop.PARTITIONS_MAX)]
+        frame = memoryview(encode_follower_fetch(1, "fetcher", 2, 7, 500, 1, 1 << 20, topics))[4:]
+        header = read_header(frame)
+        assert len(decode_fetch(frame, header.end, header.api_version).topics) == fetch_loop.PARTITIONS_MAX
 
     def test_a_lack_of_room_is_reported_at_once(self) -> None:
         lab = Lab()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
+from minikafka.replication import isr_requests
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
 from minikafka.replication.isr_requests import IsrRequests
 
@@ -31,6 +33,18 @@ def test_one_request_at_a_time_with_all_that_has_come_meanwhile() -> None:
     assert requests.next_request() == [] and len(requests) == 2
     assert not requests.answered(first, [OK], never)
     assert requests.next_request() == [proposal(1), proposal(2)]
+
+
+def test_many_go_out_in_several_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller takes 25,000 rows, and works on a request without a pause."""
+    monkeypatch.setattr(isr_requests, "PROPOSALS_MAX", 2)
+    requests = IsrRequests()
+    for partition in range(3):
+        requests.propose(proposal(partition))
+    first = requests.next_request()
+    assert first == [proposal(0), proposal(1)]
+    assert not requests.answered(first, [OK, OK], never)
+    assert requests.next_request() == [proposal(2)]
 
 
 def test_the_latest_proposal_of_a_partition_is_sent() -> None:
