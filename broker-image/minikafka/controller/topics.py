@@ -156,12 +156,20 @@ class TopicRegistry:
         isr = tuple(r for r in row if self.workspace.image.is_active(r))
         return PartitionState(row, isr, isr[0])
 
-    def delete(self, name: str, count: Count = uncounted) -> ErrorCode:
+    def delete(self, name: str, count: Count = uncounted, topic_id: UUID | None = None) -> ErrorCode:
         """Delete a topic, whose partitions are counted before; brokers drop its replicas when they see that its record is gone.
 
-        Raises KafkaError: what ``count`` raises.
+        Args:
+            name: of the topic.
+            count: see there.
+            topic_id: where it was asked for by its id: another of the same name, made since, stays (KIP-516).
+
+        Raises:
+            KafkaError: what ``count`` raises.
         """
         topic = self.workspace.image.topics.get(name)
+        if topic_id is not None and (topic is None or topic.topic_id != topic_id):
+            return ErrorCode.UNKNOWN_TOPIC_ID
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         count(len(topic.partitions))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
 from minikafka.config import BrokerConfig
 from minikafka.controller.topics import Count, NewTopic, uncounted
@@ -105,11 +106,11 @@ class TopicRequests:
                 line = f"topic {desired.name!r} was not created on demand: {refused}"
                 self._membership.context.warn_rarely(f"creation of {desired.name}", line)
 
-    async def delete(self, name: str, count: Count = uncounted) -> ErrorCode:
-        """Delete a topic; raises KafkaError NOT_CONTROLLER, and what ``count`` raises."""
+    async def delete(self, name: str, count: Count = uncounted, topic_id: UUID | None = None) -> ErrorCode:
+        """Delete a topic; None: whatever id it has. Raises KafkaError NOT_CONTROLLER, and what ``count`` raises."""
         if not self._config.delete_topic_enable:
             return ErrorCode.TOPIC_DELETION_DISABLED
         role = self.require_controller()
-        code = await role.submit(lambda c: c.topics.delete(name, count))
+        code = await role.submit(lambda c: c.topics.delete(name, count, topic_id))
         await self._metadata.caught_up()
         return code

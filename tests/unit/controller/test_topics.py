@@ -207,7 +207,11 @@ class TestDeleteAndConfigure:
         assert at.topics.delete("t") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert at.controller.take_changes()[0] == {"topic/t": None}
         assert at.image.topics_by_id == {}
-        assert at.topics.create(NewTopic("t", 1, 1)).topic_id != first.topic_id
+        again = at.topics.create(NewTopic("t", 1, 1))
+        assert again.topic_id != first.topic_id
+        assert at.topics.delete("t", topic_id=first.topic_id) is ErrorCode.UNKNOWN_TOPIC_ID
+        assert at.image.topics == {"t": again}
+        assert at.topics.delete("t", topic_id=again.topic_id) is ErrorCode.NONE
 
     def test_overrides_are_replaced(self) -> None:
         """KIP-339: and an equal set is not written."""

@@ -293,6 +293,28 @@ async def test_topics_named_twice(cluster: Cluster) -> None:
     assert cluster.brokers[1].metadata.image.partition("t", 2) is None
 
 
+async def test_a_topic_that_is_made_anew_before_its_turn_is_not_deleted(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was asked for by its id was deleted by its name, and an acknowledged record of the other one was lost."""
+    await cluster.create("u")
+    broker = cluster.brokers[1]
+    ids = [broker.metadata.image.topics[name].topic_id for name in ("t", "u")]
+    delete = broker.topics.delete
+
+    async def delete_slowly(name: str, *args: Any) -> ErrorCode:
+        if name == "t":
+            await delete("u")
+            await cluster.create("u")
+        return await delete(name, *args)
+
+    monkeypatch.setattr(broker.topics, "delete", delete_slowly)
+    wishes = [{"name": None, "topic_id": each} for each in ids]
+    answer = await ask(cluster, ApiKey.DELETE_TOPICS, 6, topics=wishes, timeout=1000)
+    assert codes(answer.responses) == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID]
+    assert set(broker.metadata.image.topics) == {"u"}
+
+
 async def test_topics_that_are_not_there(cluster: Cluster) -> None:
     wishes = [
         {"name": "nobody", "topic_id": None},

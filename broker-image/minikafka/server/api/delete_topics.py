@@ -35,7 +35,7 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
             _check(*wish, topic)
             assert topic is not None
             response |= {"name": topic[0], "topic_id": topic[1]}
-            response["error_code"] = await services.topics.delete(topic[0], quota.record)
+            response["error_code"] = await services.topics.delete(topic[0], quota.record, wish[1])
             if response["error_code"]:
                 response["error_message"] = f"topic {topic[0]!r} was not deleted: {response['error_code'].name}"
         except KafkaError as error:
