@@ -9,6 +9,7 @@ from minikafka.server.context import BrokerContext
 from minikafka.transport.peer import PeerConnection
 
 FORWARD_SECONDS_MAX = 5.0
+"""Of waiting for an answer, since the controller has last answered a heartbeat; and of connecting."""
 
 KEPT_MAX = 16
 """Connections that are kept while nobody waits for an answer over them."""
@@ -61,6 +62,8 @@ class Forwarding:
         self._context = context
         self._of_users: dict[str, _Forwarder] = {}
         """By principal, the one that was asked last at the end."""
+        self._limits: dict[asyncio.Timeout, tuple[str, int]] = {}
+        """Of the requests that wait for an answer, and whose."""
 
     async def request(
         self,
@@ -82,21 +85,32 @@ class Forwarding:
             client_id: says whose it is, where that matters.
 
         Raises:
-            KafkaError: NOT_CONTROLLER when there is none to be reached; whether it was carried out is then unknown.
+            KafkaError: NOT_CONTROLLER when there is none to be reached; whether it was carried out is then unknown. Of thousands
+                of changes some would be: so a controller that is seen to live may take until ``request.timeout.ms``.
         """
         unreachable = KafkaError(ErrorCode.NOT_CONTROLLER, "the controller cannot be reached")
         if address is None:
             raise unreachable
         forwarder = self._of_users.pop(principal, None) or _Forwarder(self._context)
         self._of_users[principal] = forwarder
+        limit = asyncio.timeout(FORWARD_SECONDS_MAX)
         try:
-            async with asyncio.timeout(FORWARD_SECONDS_MAX):
+            async with limit:
+                self._limits[limit] = address
                 return await forwarder.request(address, api_key, version, body, client_id)
         except (OSError, TimeoutError) as error:
             forwarder.close()
             raise unreachable from error
         finally:
+            self._limits.pop(limit, None)
             self._close_idle()
+
+    def answered(self, address: tuple[str, int] | None) -> None:
+        """The controller at this address lives: what it was asked may take longer."""
+        until = asyncio.get_running_loop().time() + FORWARD_SECONDS_MAX
+        for limit, asked in self._limits.items():
+            if asked == address and not limit.expired():
+                limit.reschedule(until)
 
     def _close_idle(self) -> None:
         idle = [principal for principal, forwarder in self._of_users.items() if not forwarder.waiting]

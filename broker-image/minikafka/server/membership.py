@@ -300,6 +300,7 @@ class Membership:
                 self._contact.store_failed(self.role.renewal_problem)
         elif error is not ErrorCode.NOT_CONTROLLER:
             self._contact.answered(self.context.clock.now())
+            self._forwarding.answered(self._controller_address())
         if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             self.context.warn_rarely("cluster action", NOT_A_BROKER)
 
@@ -370,18 +371,23 @@ class Membership:
         """Whether this broker is the controller."""
         return self.role is not None
 
-    async def call(self, api_key: int, version: int, values: Mapping[str, Any]) -> messages.Entity:
-        """Ask the controller something as a client; raises KafkaError NOT_CONTROLLER when it cannot be reached."""
+    async def call(self, api_key: int, version: int, values: Mapping[str, Any], principal: str = "") -> messages.Entity:
+        """Ask the controller something for ``principal``; raises KafkaError NOT_CONTROLLER when it cannot be reached."""
         body = messages.encode_request(api_key, version, values)
-        return messages.decode_response(api_key, version, await self.forward(api_key, version, body))
+        answer = await self.forward(api_key, version, body, principal=principal)
+        return messages.decode_response(api_key, version, answer)
 
     async def forward(
         self, api_key: int, version: int, body: bytes, client_id: str | None = None, principal: str = ""
     ) -> bytes:
         """Pass a client's request on to the controller: see :meth:`Forwarding.request`."""
-        is_here = self.controller_id == self.context.broker_id
-        address = None if is_here else self._metadata.address_of(self.controller_id)
+        address = self._controller_address()
         return await self._forwarding.request(address, principal, api_key, version, body, client_id)
+
+    def _controller_address(self) -> tuple[str, int] | None:
+        """None: it is here, or nowhere."""
+        is_here = self.controller_id == self.context.broker_id
+        return None if is_here else self._metadata.address_of(self.controller_id)
 
     # -- ISR changes ------------------------------------------------------------------------------------------------------
 

@@ -62,8 +62,12 @@ class TopicRequests:
             await self._metadata.caught_up()
         return topic
 
-    async def create_anywhere(self, desired: NewTopic) -> None:
-        """Create a topic, through the controller when that is another broker; raises KafkaError when it is refused."""
+    async def create_anywhere(self, desired: NewTopic, principal: str = "") -> None:
+        """Create a topic for ``principal``, through the controller when that is another broker.
+
+        Raises:
+            KafkaError: it is refused.
+        """
         if self._membership.leads:
             await self.create(desired)
             return
@@ -81,23 +85,26 @@ class TopicRequests:
                 ],
                 "timeout": CALL_TIMEOUT_MS,
             },
+            principal,
         )
         code = ErrorCode(int(answer.topics[0].error_code))
         if code:
             raise KafkaError(code, answer.topics[0].error_message or "")
         await self._metadata.caught_up()
 
-    def create_soon(self, desired: NewTopic) -> None:
-        """Create a topic without waiting for it; one that is being created already is left alone."""
+    def create_soon(self, desired: NewTopic, principal: str) -> None:
+        """Create a topic for ``principal`` without waiting for it; one that is being created already is left alone."""
         name = desired.name
         if name not in self._being_created and len(self._being_created) < CREATED_AT_ONCE_MAX:
             supervisor = self._membership.context.supervisor
-            self._being_created[name] = task = supervisor.once("creation of topics on demand", self._create, desired)
+            self._being_created[name] = task = supervisor.once(
+                "creation of topics on demand", self._create, desired, principal
+            )
             task.add_done_callback(lambda _: self._being_created.pop(name))
 
-    async def _create(self, desired: NewTopic) -> None:
+    async def _create(self, desired: NewTopic, principal: str) -> None:
         try:
-            await self.create_anywhere(desired)
+            await self.create_anywhere(desired, principal)
         except KafkaError as refused:
             if refused.code not in (
                 ErrorCode.TOPIC_ALREADY_EXISTS,

@@ -15,7 +15,7 @@ from minikafka.config import BrokerConfig
 from minikafka.metadata.image import BrokerState
 from minikafka.metadata.memory import MemoryStore
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.errors import KafkaError
+from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.follower import FetchPosition
 from minikafka.replication.isr import IsrProposal
@@ -268,6 +268,63 @@ async def test_requests_of_one_user_do_not_wait_for_those_of_another(
             await unanswered.membership.forward(ApiKey.CREATE_TOPICS, 5, b"", None, f"User:{user}")
     assert [each.request_raw.await_count for each in opened] == [2] * (2 * KEPT_MAX)
     assert [each.close.called for each in opened] == [True] * KEPT_MAX + [False] * KEPT_MAX
+
+
+async def test_a_controller_that_answers_heartbeats_may_take_longer(
+    peer: HalfOpen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 3,000 changes most were made when the client was told after 5 s that there is no controller."""
+
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    unanswered = Unanswered(peer)
+    membership, address = unanswered.membership, ("h", 92)
+    opened = Mock(is_open=True, request_raw=AsyncMock(side_effect=never))
+    monkeypatch.setattr(unanswered.broker.context.channels, "connect", AsyncMock(return_value=opened))
+    monkeypatch.setattr(unanswered.broker.metadata, "address_of", {2: address, 3: ("g", 93)}.get)
+    membership.lifecycle.controller_id = 2
+    asking = asyncio.ensure_future(membership.forward(ApiKey.CREATE_TOPICS, 5, b""))
+    await until(lambda: opened.request_raw.called)
+    (limit,) = membership._forwarding._limits
+    due = [limit.when()]
+    for membership.lifecycle.controller_id in (2, 3):
+        membership._heard(ErrorCode.NONE)
+        due.append(limit.when())
+    assert due[0] < due[1] == due[2]
+    asking.cancel()
+    await asyncio.wait((asking,))
+    assert not membership._forwarding._limits
+
+
+async def test_what_a_broker_asks_for_a_user_goes_over_the_connection_of_that_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AlterConfigs and topics made on demand shared one: 1,000 changes had others' wait for 1.7 s."""
+    async with running(tmp_path, 2, auto_create_topics_enable="true") as cluster:
+        await cluster.has_controller()
+        await cluster.create("t")
+        other = next(b for b in cluster.brokers.values() if b is not cluster.controller)
+        asked: list[str] = []
+        request = other.membership._forwarding.request
+
+        async def counted(address: Any, principal: str, *args: Any) -> bytes:
+            asked.append(principal)
+            return await request(address, principal, *args)
+
+        monkeypatch.setattr(other.membership._forwarding, "request", counted)
+        connection = await cluster.connect(other, "CLIENT")
+        config = {"name": "retention.ms", "value": "1000", "config_operation": 0}
+        topic = {"resource_type": 2, "resource_name": "t", "configs": [config]}
+        answer = await connection.request(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [topic], "validate_only": False}
+        )
+        assert answer.responses[0].error_code == ErrorCode.NONE
+        wanted = {"topics": [{"topic_id": None, "name": "new"}], "allow_auto_topic_creation": True}
+        await connection.request(ApiKey.METADATA, 12, wanted)
+        await until(lambda: "new" in other.metadata.image.topics)
+        assert asked == ["User:ANONYMOUS"] * 2
+        connection.close()
 
 
 @pytest.mark.slow

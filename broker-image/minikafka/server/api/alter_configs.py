@@ -143,7 +143,10 @@ async def _passed_on(
     ]
     try:
         answer = await services.membership.call(
-            api.key, ctx.api_version, {"resources": resources, "validate_only": request.validate_only}
+            api.key,
+            ctx.api_version,
+            {"resources": resources, "validate_only": request.validate_only},
+            ctx.principal,
         )
     except KafkaError as unreachable:
         return [(unreachable.code, str(unreachable))] * len(topics)

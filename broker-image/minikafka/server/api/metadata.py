@@ -40,7 +40,7 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
         create = (
             getattr(request, "allow_auto_topic_creation", True) and services.context.config.auto_create_topics_enable
         )
-        topics = await _found(services, ctx.listener, asked, create)
+        topics = await _found(services, ctx, asked, create)
     if getattr(request, "include_topic_authorized_operations", False):
         async for topic in services.yielding(topics):
             if topic["name"] is not None:
@@ -82,13 +82,13 @@ def _refused(topic: Any, version: int) -> dict[str, Any]:
     return {"error_code": ErrorCode.INVALID_REQUEST, "name": name, "topic_id": topic.topic_id, "partitions": []}
 
 
-async def _found(services: Services, listener: str, asked: Any, create: bool) -> list[dict[str, Any]]:
+async def _found(services: Services, ctx: RequestContext, asked: Any, create: bool) -> list[dict[str, Any]]:
     """Each topic once, however often it is named; where one is named by its id, only ids count, as in Kafka."""
     ids = dict.fromkeys(i for t in asked if (i := getattr(t, "topic_id", None)) is not None)
     if ids:
-        return [_by_id(services, listener, topic_id) async for topic_id in services.yielding(ids)]
+        return [_by_id(services, ctx.listener, topic_id) async for topic_id in services.yielding(ids)]
     names = dict.fromkeys(t.name for t in asked)
-    return [_by_name(services, listener, name, create) async for name in services.yielding(names)]
+    return [_by_name(services, ctx, name, create) async for name in services.yielding(names)]
 
 
 def _by_id(services: Services, listener: str, topic_id: UUID) -> dict[str, Any]:
@@ -98,15 +98,15 @@ def _by_id(services: Services, listener: str, topic_id: UUID) -> dict[str, Any]:
     return describe(services, listener, topic)
 
 
-def _by_name(services: Services, listener: str, name: str, create: bool) -> dict[str, Any]:
+def _by_name(services: Services, ctx: RequestContext, name: str, create: bool) -> dict[str, Any]:
     topic = services.metadata.image.topics.get(name)
     if topic is not None:
-        return describe(services, listener, topic)
+        return describe(services, ctx.listener, topic)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_topic_name(name)
         if create and name not in INTERNAL_TOPICS:
-            services.topics.create_soon(NewTopic(name))  # the client asks again, as one of Kafka does
+            services.topics.create_soon(NewTopic(name), ctx.principal)  # the client asks again, as one of Kafka does
     except KafkaError as refused:
         error = refused.code
     return {"error_code": error, "name": name, "partitions": []}
