@@ -7,10 +7,12 @@ those of Kafka's ``StandardAuthorizer``; codes and names are those of its protoc
 from __future__ import annotations
 
 import ipaddress
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from enum import IntEnum
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 
@@ -172,42 +174,109 @@ def _verdict(entry: Entry) -> Verdict:
     return address(entry.host), 0, ALLOWED_BITS[entry.operation]
 
 
+class _PrefixesOf:
+    """What the ACLs of prefixed patterns say for one principal."""
+
+    def __init__(self) -> None:
+        self._verdicts: dict[str, Sequence[Verdict]] = {}
+        self._lengths: Counter[int] = Counter()
+        self.lengths: tuple[int, ...] = ()
+        """Of prefixes, ascending."""
+
+    def put(self, prefix: str, verdicts: Sequence[Verdict]) -> None:
+        was_there = self._verdicts.pop(prefix, None) is not None
+        if verdicts:
+            self._verdicts[prefix] = verdicts
+        self._lengths[len(prefix)] += bool(verdicts) - was_there
+        if not self._lengths[len(prefix)]:
+            del self._lengths[len(prefix)]
+        if len(self._lengths) != len(self.lengths):
+            self.lengths = tuple(sorted(self._lengths))
+
+    def of(self, name: str) -> Iterator[Sequence[Verdict]]:
+        """Those of each prefix of a name."""
+        for length in self.lengths:
+            if length > len(name):
+                return
+            if (found := self._verdicts.get(name[:length])) is not None:
+                yield found
+
+
+class _Prefixes:
+    """Prefixes, so that it is known at once whether a name has one of them, however many there are, and of whatever lengths."""
+
+    def __init__(self) -> None:
+        self._all: list[str] = []
+        self._shortest: list[str] = []
+        """Those of which no other is a prefix: of them only the last that is not above a name can be one of it."""
+
+    def add(self, prefix: str) -> None:
+        insort(self._all, prefix)
+        if not self.has_one_of(prefix):
+            start = end = bisect_left(self._shortest, prefix)
+            while end < len(self._shortest) and self._shortest[end].startswith(prefix):
+                end += 1
+            self._shortest[start:end] = [prefix]
+
+    def remove(self, prefix: str) -> None:
+        at = bisect_left(self._all, prefix)
+        del self._all[at]
+        place = bisect_left(self._shortest, prefix)
+        if self._shortest[place : place + 1] != [prefix]:
+            return
+        freed: list[str] = []
+        for name in islice(self._all, at, None):
+            if not name.startswith(prefix):
+                break
+            if not freed or not name.startswith(freed[-1]):
+                freed.append(name)
+        self._shortest[place : place + 1] = freed
+
+    def has_one_of(self, name: str) -> bool:
+        """Whether one of them is a prefix of a name."""
+        place = bisect_right(self._shortest, name)
+        return place > 0 and name.startswith(self._shortest[place - 1])
+
+
 class _OfType:
     """The patterns of one type of resource, so that those of a name are found without looking at the others."""
 
     def __init__(self) -> None:
         self._literal: dict[str, ByPrincipal] = {}
-        self._prefixed: dict[str, ByPrincipal] = {}
-        self._lengths: Counter[int] = Counter()
-        self.lengths: tuple[int, ...] = ()
-        """Of prefixes, ascending."""
+        self._prefixed: dict[str, _PrefixesOf] = {}
+        """By principal: others' prefixes, of which there may be thousands, are not looked at one by one."""
+        self._prefixes = _Prefixes()
 
-    def put(self, pattern: Pattern, verdicts: ByPrincipal) -> None:
-        is_prefix = pattern.pattern_type is PatternType.PREFIXED
-        names = self._prefixed if is_prefix else self._literal
-        was_there = names.pop(pattern.name, None) is not None
-        if verdicts:
-            names[pattern.name] = verdicts
-        if is_prefix:
-            self._count(len(pattern.name), bool(verdicts) - was_there)
+    def put(self, pattern: Pattern, before: Set[str], verdicts: ByPrincipal) -> None:
+        """Set what the ACLs of a pattern say; those ``before`` were for these principals."""
+        name = pattern.name
+        if pattern.pattern_type is not PatternType.PREFIXED:
+            self._literal.pop(name, None)
+            if verdicts:
+                self._literal[name] = verdicts
+            return
+        for who in before | verdicts.keys():
+            self._prefixed.setdefault(who, _PrefixesOf()).put(name, verdicts.get(who, ()))
+            if not self._prefixed[who].lengths:
+                del self._prefixed[who]
+        if before and not verdicts:
+            self._prefixes.remove(name)
+        elif verdicts and not before:
+            self._prefixes.add(name)
 
-    def _count(self, length: int, more: int) -> None:
-        self._lengths[length] += more
-        if not self._lengths[length]:
-            del self._lengths[length]
-        if len(self._lengths) != len(self.lengths):
-            self.lengths = tuple(sorted(self._lengths))
-
-    def of(self, name: str) -> Iterator[ByPrincipal]:
-        """Those of each pattern that a name fits."""
+    def of(self, principal: str, name: str) -> Iterator[Sequence[Verdict]]:
+        """What the ACLs of each pattern that a name fits say for somebody."""
         for literal in (name, WILDCARD):
             if (found := self._literal.get(literal)) is not None:
-                yield found
-        for length in self.lengths:
-            if length > len(name):
-                return
-            if (found := self._prefixed.get(name[:length])) is not None:
-                yield found
+                for who in (principal, EVERYBODY):
+                    yield found.get(who, ())
+        for who in (principal, EVERYBODY):
+            if (prefixes := self._prefixed.get(who)) is not None:
+                yield from prefixes.of(name)
+
+    def are_about(self, name: str) -> bool:
+        """Whether there is a pattern that a name fits, for whomever."""
+        return name in self._literal or WILDCARD in self._literal or self._prefixes.has_one_of(name)
 
 
 class AclSet:
@@ -236,7 +305,8 @@ class AclSet:
     def put(self, pattern: Pattern, entries: Iterable[Entry]) -> None:
         """Set the ACLs of a pattern; none removes it."""
         kind = pattern.resource_type
-        for old in self._entries.pop(pattern, ()):
+        old_entries = self._entries.pop(pattern, ())
+        for old in old_entries:
             if (known := self._patterns.get((kind, old.principal))) is not None:
                 known.discard(pattern)
         verdicts: dict[str, list[Verdict]] = {}
@@ -245,25 +315,22 @@ class AclSet:
         for entry in entries:
             verdicts.setdefault(entry.principal, []).append(_verdict(entry))
             self._patterns.setdefault((kind, entry.principal), set()).add(pattern)
-        self._by_type[kind].put(pattern, verdicts)
+        self._by_type[kind].put(pattern, {old.principal for old in old_entries}, verdicts)
 
     def decide(self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str) -> bool | None:
         """Whether somebody may do something with a resource; None: no ACL is about that resource, whoever they are for.
 
         One that denies beats all that allow.
         """
-        decided = None
-        for verdicts in self._by_type[kind].of(name):
-            if decided is None:
-                decided = False
-            for who in (principal, EVERYBODY):
-                for where, denied, allowed in verdicts.get(who, ()):
-                    if where in (WILDCARD, host):
-                        if denied >> operation & 1:
-                            return False
-                        if allowed >> operation & 1:
-                            decided = True
-        return decided
+        of_type, is_allowed = self._by_type[kind], False
+        for verdicts in of_type.of(principal, name):
+            for where, denied, allowed in verdicts:
+                if where in (WILDCARD, host):
+                    if denied >> operation & 1:
+                        return False
+                    if allowed >> operation & 1:
+                        is_allowed = True
+        return is_allowed or (False if of_type.are_about(name) else None)
 
     def allow_any(self, principal: str, host: str, operation: Operation, kind: ResourceType) -> bool:
         """Whether there may be a resource of a type with which somebody may do an operation (KIP-679).
