@@ -6,7 +6,6 @@ under string keys, so that every store (memory, SQLite, Kubernetes) keeps the sa
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +13,7 @@ from uuid import UUID
 
 from minikafka.quotas import entities as quotas
 from minikafka.security import acls
-from minikafka.security.scram import HASHES, ScramCredential, Shape, shape_of
+from minikafka.security.scram import HASHES, ScramCredential, ShapeCounts, shape_of
 
 NO_LEADER = -1
 RECOVERED = 0
@@ -204,7 +203,7 @@ class ClusterImage:
         self.broker_configs: dict[str, dict[str, str]] = {}
         self.scram: dict[tuple[str, str], ScramCredential] = {}
         """What is known of passwords, by user and mechanism."""
-        self.scram_shapes: dict[str, Counter[Shape]] = {mechanism: Counter() for mechanism in HASHES}
+        self.scram_shapes: dict[str, ShapeCounts] = {mechanism: ShapeCounts() for mechanism in HASHES}
         """How many there are of each, by mechanism."""
         self.scram_secret: bytes | None = None
         """None until there is a user."""
@@ -247,14 +246,13 @@ class ClusterImage:
             self._apply_quota(key, None if value is None else quotas.from_json(value))
 
     def _apply_scram(self, mechanism: str, user: str, found: ScramCredential | None) -> None:
-        shapes = self.scram_shapes.setdefault(mechanism, Counter())
+        shapes = self.scram_shapes.setdefault(mechanism, ShapeCounts())
         old = self.scram.pop((user, mechanism), None)
         if old is not None:
-            shapes.subtract((shape_of(old),))
+            shapes.add(shape_of(old), -1)
         if found is not None:
             self.scram[user, mechanism] = found
-            shapes.update((shape_of(found),))
-        self.scram_shapes[mechanism] = +shapes
+            shapes.add(shape_of(found), 1)
 
     def _apply_quota(self, key: str, found: quotas.EntityQuotas | None) -> None:
         gone = self._quota_entities.pop(key, None)

@@ -7,6 +7,7 @@ few calls of `hashlib` and `hmac`.
 from __future__ import annotations
 
 import hashlib
+import heapq
 import hmac
 import re
 import secrets
@@ -118,6 +119,32 @@ class Shape(NamedTuple):
 
 def shape_of(found: ScramCredential) -> Shape:
     return Shape(found.iterations, len(found.salt), set(found.salt) <= _TEXT)
+
+
+SHAPES_MAX = 64
+"""As many are told of: whoever is asked for an unknown user looks at each of them."""
+
+
+class ShapeCounts:
+    """How many credentials have each shape."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Shape, int] = {}
+        self._told: tuple[Shape, ...] | None = ()
+
+    def add(self, shape: Shape, more: int) -> None:
+        """Count some more of a shape, or fewer."""
+        count = self._counts.pop(shape, 0) + more
+        if count:
+            self._counts[shape] = count
+        self._told = None
+
+    @property
+    def told(self) -> tuple[Shape, ...]:
+        """Those that strangers are told of, up to SHAPES_MAX: the same on every broker, in whatever order they came."""
+        if self._told is None:
+            self._told = tuple(heapq.nsmallest(SHAPES_MAX, self._counts))
+        return self._told
 
 
 def false_salt(mechanism: str, user: str, secret: bytes, shapes: Iterable[Shape] = ()) -> tuple[bytes, int]:

@@ -11,11 +11,13 @@ from minikafka.security.sasl_client import AuthenticationError, Login, exchange
 from minikafka.security.sasl_server import NotAuthenticated, Plain, Scram
 from minikafka.security.scram import (
     HASHES,
+    SHAPES_MAX,
     ScramClient,
     ScramCredential,
     ScramError,
     ScramServer,
     Shape,
+    ShapeCounts,
     credential_of,
     decoy,
     shape_of,
@@ -111,9 +113,21 @@ def test_the_image_knows_the_shapes_that_are_there() -> None:
     for name in ("a", "b"):
         image.apply(f"{SCRAM}{SHA_256}/{name}", KAFKAS.to_json())
     image.apply(f"{SCRAM}{SHA_256}/a", None)
-    assert set(image.scram_shapes[SHA_256]) == {shape_of(KAFKAS)}
+    assert image.scram_shapes[SHA_256].told == (shape_of(KAFKAS),)
     image.apply(f"{SCRAM}{SHA_256}/b", credential_of(SHA_256, "x").to_json())
-    assert set(image.scram_shapes[SHA_256]) == {Shape()}
+    assert image.scram_shapes[SHA_256].told == (Shape(),)
+
+
+def test_few_of_many_shapes_are_told_of() -> None:
+    """Each of 10,000 was looked at for each stranger, and all were copied for each change."""
+    shapes, backwards = ShapeCounts(), ShapeCounts()
+    for number in range(2 * SHAPES_MAX):
+        shapes.add(Shape(4096 + number), 1)
+        backwards.add(Shape(4096 + 2 * SHAPES_MAX - 1 - number), 1)
+    assert len(shapes.told) == SHAPES_MAX
+    assert shapes.told == backwards.told
+    shapes.add(Shape(4096), -1)
+    assert Shape(4096) not in shapes.told and len(shapes.told) == SHAPES_MAX
 
 
 def test_a_replayed_exchange_is_refused() -> None:
