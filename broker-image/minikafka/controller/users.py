@@ -50,17 +50,13 @@ class UserRegistry:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
-    def alter(
-        self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], secret: bytes
-    ) -> dict[str, KafkaError | None]:
+    def alter(self, changes: Sequence[Deletion | Upsertion], secret: bytes) -> dict[str, KafkaError | None]:
         """By user: why nothing of what was asked for that user was done, or None.
 
         Args:
-            deletions: see there.
-            upsertions: see there.
+            changes: all that are asked for of these users.
             secret: a random one, which becomes the cluster's where it has none.
         """
-        changes: tuple[Deletion | Upsertion, ...] = (*deletions, *upsertions)
         times = Counter((change.user, change.mechanism) for change in changes)
         results: dict[str, KafkaError | None] = {}
         for change in changes:

@@ -11,7 +11,7 @@ from tests.unit.controller.desk import Desk
 def altered(name: str = "alice", salt: bytes = b"salt", password: bytes = b"p" * 64) -> str:
     desk = Desk()
     desk.controller.take_changes()
-    (refused,) = desk.controller.users.alter((), [Upsertion(name, 2, 4096, salt, password)], b"secret").values()
+    (refused,) = desk.controller.users.alter([Upsertion(name, 2, 4096, salt, password)], b"secret").values()
     assert desk.controller.workspace.has_changes == (refused is None)
     assert refused is None or refused.code is ErrorCode.UNACCEPTABLE_CREDENTIAL
     return str(refused or "")

@@ -168,7 +168,7 @@ class TestRefusal:
 
         def alter(*users: int) -> set[ErrorCode]:
             wishes = [Upsertion(f"{each}-{'u' * 1000}", 1, 4096, b"s" * 256, b"p" * 32) for each in users]
-            refused = controller.users.alter((), wishes, b"secret").values()
+            refused = controller.users.alter(wishes, b"secret").values()
             return {ErrorCode.NONE if each is None else each.code for each in refused}
 
         assert alter(1, 2) == {ErrorCode.NONE}

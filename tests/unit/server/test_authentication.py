@@ -106,6 +106,36 @@ async def test_what_alters_no_user(tmp_path: Path) -> None:
         admin.close()
 
 
+async def test_many_users_are_altered_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """20,000 in one go held a broker for 1.2 s. What is asked for one user is done or refused together."""
+    monkeypatch.setattr("minikafka.server.api.scram_credentials.AT_ONCE", 2)
+    wishes = [
+        {"name": name, "mechanism": mechanism, "iterations": 4096, "salt": b"s", "salted_password": b"p"}
+        for name, mechanism in (("a", 1), ("b", 1), ("c", 1), ("d", 1), ("a", 2), ("b", 3))
+    ]
+    async with one_broker(tmp_path) as (cluster, broker):
+        await cluster.has_controller()
+        users, parts = broker.topics.require_controller().controller.users, list[Any]()
+        alter = users.alter
+
+        def altered(changes: Any, secret: bytes) -> Any:
+            parts.append(changes)
+            return alter(changes, secret)
+
+        monkeypatch.setattr(users, "alter", altered)
+        admin = await Stranger.at(broker)
+        await admin.log_in()
+        answer = await admin.ask(
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, {"deletions": [{"name": "c", "mechanism": 1}], "upsertions": wishes}
+        )
+        told = {row.user: row.error_code for row in answer.results}
+        refused = {"b": ErrorCode.UNSUPPORTED_SASL_MECHANISM, "c": ErrorCode.RESOURCE_NOT_FOUND}
+        assert told == dict.fromkeys("abcd", ErrorCode.NONE) | refused
+        assert [{change.user for change in part} for part in parts] == [{"c"}, {"a"}, {"b"}, {"d"}]
+        assert {name for name, _ in broker.metadata.image.scram} == {"a", "d"}
+        admin.close()
+
+
 async def test_bare_tokens_after_the_oldest_handshake(tmp_path: Path) -> None:
     """SaslHandshake 0, after which tokens have no requests around them; Kafka 4.3 still takes it."""
     async with one_broker(tmp_path) as (_, broker):

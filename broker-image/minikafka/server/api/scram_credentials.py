@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minikafka.controller.users import Deletion, Upsertion
@@ -20,20 +21,31 @@ DESCRIBE = ApiSpec(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0)
 
 SECRET_BYTES = 32
 
+AT_ONCE = 50
+"""Changes that the controller makes without a pause: of each it makes keys."""
+
+NUMBER_OF = {mechanism: number for number, mechanism in NUMBERS.items()}
+
+Change = Deletion | Upsertion
+
 
 async def alter(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
-    deletions = [Deletion(each.name, int(each.mechanism)) for each in request.deletions]
-    upsertions = [
-        Upsertion(each.name, int(each.mechanism), each.iterations, each.salt, each.salted_password)
-        for each in request.upsertions
-    ]
-    try:
-        role = services.topics.require_controller()
-        secret = secrets.token_bytes(SECRET_BYTES)
-        results = await role.submit(lambda c: c.users.alter(deletions, upsertions, secret))
-    except KafkaError as refused:
-        results = dict.fromkeys([*(each.user for each in deletions), *(each.user for each in upsertions)], refused)
+    of_users: dict[str, list[Change]] = {}
+    async for each in services.yielding(request.deletions):
+        of_users.setdefault(each.name, []).append(Deletion(each.name, int(each.mechanism)))
+    async for each in services.yielding(request.upsertions):
+        of_users.setdefault(each.name, []).append(
+            Upsertion(each.name, int(each.mechanism), each.iterations, each.salt, each.salted_password)
+        )
+    results: dict[str, KafkaError | None] = {}
+    secret = secrets.token_bytes(SECRET_BYTES)
+    for part in _parts(list(of_users.values())):
+        try:
+            role = services.topics.require_controller()
+            results |= await role.submit(lambda c, part=part: c.users.alter(part, secret))  # type: ignore[misc]
+        except KafkaError as refused:
+            results |= dict.fromkeys((change.user for change in part), refused)
     await services.metadata.caught_up()
     return {
         "results": [
@@ -47,18 +59,29 @@ async def alter(services: Services, ctx: RequestContext, request: Any) -> dict[s
     }
 
 
+def _parts(of_users: Sequence[Sequence[Change]]) -> Iterator[list[Change]]:
+    """Some changes at a time, those of one user together: either all of these are made or none."""
+    part: list[Change] = []
+    for changes in of_users:
+        part += changes
+        if len(part) >= AT_ONCE:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
 async def describe(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     """Mechanisms and iterations; never what could be guessed at."""
     del ctx
     known: dict[str, list[dict[str, int]]] = {}
-    for (name, mechanism), found in sorted(services.metadata.image.scram.items()):
-        number = next(number for number, each in NUMBERS.items() if each == mechanism)
-        known.setdefault(name, []).append({"mechanism": number, "iterations": found.iterations})
+    async for (name, mechanism), found in services.yielding(sorted(services.metadata.image.scram.items())):
+        known.setdefault(name, []).append({"mechanism": NUMBER_OF[mechanism], "iterations": found.iterations})
     asked = Counter(each.name for each in request.users or ())
     return {
         "error_code": ErrorCode.NONE,
         "error_message": None,
-        "results": [_described(name, asked[name], known.get(name)) for name in (asked or known)],
+        "results": [_described(name, asked[name], known.get(name)) async for name in services.yielding(asked or known)],
     }
 
 
