@@ -209,15 +209,15 @@ class ReplicaHost:
     def reconcile(self, records: Mapping[str, Any], until: float = math.inf) -> list[Effect]:
         """Apply the topics among ``records`` (all the first time, and with new defaults), then what changed about brokers.
 
-        A log is made in milliseconds, and a topic may have thousands. After ``until`` no more are made or dropped: the topics of
-        which some should be are :attr:`unfinished`, and have their turns in later calls. What was there and stays is changed at
-        once, in every call.
+        A log is made in milliseconds, and a topic may have thousands. After ``until`` no more are made or deleted: the topics of
+        which some should be are :attr:`unfinished`, and have their turns in later calls. What was there is changed, or serves
+        nobody any more, at once.
 
         Others are served between two turns, and find what they would if the image had come later, as it may to any broker: a
-        replica that is not made yet is on no broker's list of those that serve, and one that is not dropped yet is as its last
-        term had it. No turn relies on what was before it. Each takes the image of its time: a topic that changed meanwhile is
-        another object there and is looked at anew, and none of its replicas is made before those of an earlier topic of its name
-        are dropped. :meth:`reset` and :meth:`settle` have everything looked at anew.
+        replica that is not made yet is on no broker's list of those that serve. No turn relies on what was before it. Each
+        takes the image of its time: a topic that changed meanwhile is another object there and is looked at anew, and none of
+        its replicas is made before the logs of an earlier topic of its name are deleted. :meth:`reset` and :meth:`settle` have
+        everything looked at anew.
         """
         image = self._image()
         if self._applied_once and CLUSTER_CONFIG not in records:
@@ -312,18 +312,22 @@ class ReplicaHost:
             self._effects.append(TopicSettled(name))
 
     def _drop_what_is_gone(self, name: str, topic: TopicState | None, until: float) -> bool:
-        """Whether that is all of it. One is dropped in any case, so that there is an end."""
+        """Whether that is all of it.
+
+        Of a topic that is gone nothing is served any more: who writes to another of its name, made since, would be told that a
+        record is there which is deleted with the old one. Logs go in turns, one in any case, so that there is an end.
+        """
         hosted = self._replicas.by_name.get(name, {})
-        dropped = False
         for index, partition in list(hosted.items()):
             gone = topic is None or topic.topic_id.bytes != partition.topic_id or index >= len(topic.partitions)
             if gone or (topic is not None and self.broker_id not in topic.partitions[index].replicas):
-                if dropped and self._is_over(until):
-                    return False
                 self._attempt(name, self._drop, partition, "topic deleted" if gone else "reassigned")
-                dropped = True
-        for tp in [tp for tp in self.logs.logs if tp.topic == name]:
-            self._attempt(name, self._drop_stray, tp, topic)
+        deleted = False
+        for tp in [tp for tp in self.logs.logs if tp.topic == name and self._is_stray(tp, topic)]:
+            if deleted and self._is_over(until):
+                return False
+            self._attempt(name, self._delete_log, tp)
+            deleted = True
         return True
 
     def _apply_partitions(self, topic: TopicState, until: float, begun: int = 0) -> int | None:
@@ -345,13 +349,16 @@ class ReplicaHost:
             self._attempt(topic.name, self._apply, topic, index, state)
         return left
 
-    def _drop_stray(self, tp: TopicPartition, topic: TopicState | None) -> None:
-        """A log found at start of a topic that was deleted, or re-created under another id, while this broker was away."""
+    def _is_stray(self, tp: TopicPartition, topic: TopicState | None) -> bool:
+        """Whether a log belongs to no replica: that was dropped, or while this broker was away its topic was deleted, or made
+        anew under another id."""
         known = topic is not None and tp.partition < len(topic.partitions)
         same = known and topic is not None and self.logs.topic_ids.get(tp) in (None, topic.topic_id)
         wanted = same and topic is not None and self.broker_id in topic.partitions[tp.partition].replicas
-        if not wanted and self._replicas.get(tp.topic, tp.partition) is None:
-            self.logs.delete(tp, now_ms=self._clock.unix_ms())
+        return not wanted and self._replicas.get(tp.topic, tp.partition) is None
+
+    def _delete_log(self, tp: TopicPartition) -> None:
+        self.logs.delete(tp, now_ms=self._clock.unix_ms())
 
     def _drop(self, partition: HostedPartition, reason: str) -> None:
         tp = partition.topic_partition
@@ -360,7 +367,6 @@ class ReplicaHost:
         self._not_ahead(tp)
         self._leave(partition, partition.resign)
         self._wake(partition)
-        self.logs.delete(tp, now_ms=self._clock.unix_ms())
         self._effects.append(Dropped(partition, reason))
 
     def _apply(self, topic: TopicState, index: int, state: PartitionState) -> None:

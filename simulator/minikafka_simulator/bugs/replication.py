@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from minikafka_simulator.bugs.bug import Bug, SourcePatch
+from minikafka_simulator.bugs.bug import Bug
 
 HOST, FETCH_LOOP = "replication/replica_host.py", "replication/fetch_loop.py"
 REPLICAS, ISR_REQUESTS = "replication/replicas.py", "replication/isr_requests.py"
 
 REPLICATION = (
     Bug("keep-deleted-log", "the log of a replica that is deleted or reassigned stays", "Kafka's stray logs", HOST,
-        "        self._wake(partition)\n        self.logs.delete(tp, now_ms=self._clock.unix_ms())\n",
-        "        self._wake(partition)\n",
-        also=(SourcePatch(HOST,
-                   "        if not wanted and self._replicas.get(tp.topic, tp.partition) is None:\n", "        if False:\n"),)),
+        "            self._attempt(name, self._delete_log, tp)\n", ""),
     Bug("keep-stray-log", "a log of a topic that was deleted meanwhile stays", "KIP-516, Kafka's stray logs", HOST,
-        "        if not wanted and self._replicas.get(tp.topic, tp.partition) is None:\n", "        if False:\n"),
+        "            names = list({**dict.fromkeys(image.topics), **dict.fromkeys(tp.topic for tp in self.logs.logs)})\n",
+        "            names = list(image.topics)\n"),
     Bug("topic-by-name", "a topic that is made anew is taken for the one before it", "KIP-516", HOST,
         "        hosted = self._replicas.by_name.get(name, {})\n",
         "        hosted = self._replicas.by_name.get(name, {})\n"
