@@ -130,21 +130,21 @@ class ShapeCounts:
 
     def __init__(self) -> None:
         self._counts: dict[Shape, int] = {}
-        self._told: tuple[Shape, ...] | None = ()
+        self._shown: tuple[Shape, ...] | None = ()
 
     def add(self, shape: Shape, more: int) -> None:
         """Count some more of a shape, or fewer."""
         count = self._counts.pop(shape, 0) + more
         if count:
             self._counts[shape] = count
-        self._told = None
+        self._shown = None
 
     @property
-    def told(self) -> tuple[Shape, ...]:
-        """Those that strangers are told of, up to SHAPES_MAX: the same on every broker, in whatever order they came."""
-        if self._told is None:
-            self._told = tuple(heapq.nsmallest(SHAPES_MAX, self._counts))
-        return self._told
+    def shown(self) -> tuple[Shape, ...]:
+        """Those that strangers are shown, up to SHAPES_MAX: the same on every broker, in whatever order they came."""
+        if self._shown is None:
+            self._shown = tuple(heapq.nsmallest(SHAPES_MAX, self._counts))
+        return self._shown
 
 
 def false_salt(mechanism: str, user: str, secret: bytes, shapes: Iterable[Shape] = ()) -> tuple[bytes, int]:

@@ -206,7 +206,7 @@ class Door:
         return self._context.channels.brokers_credential(self._connection.listener, mechanism, name, salted)
 
     def _shapes(self, mechanism: str) -> Collection[Shape]:
-        return self._metadata.image.scram_shapes[mechanism].told
+        return self._metadata.image.scram_shapes[mechanism].shown
 
     def _secret(self) -> bytes:
         """The same on all brokers, and after a restart: salts of unknown users must not give themselves away by changing.

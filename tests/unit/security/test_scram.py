@@ -113,9 +113,9 @@ def test_the_image_knows_the_shapes_that_are_there() -> None:
     for name in ("a", "b"):
         image.apply(f"{SCRAM}{SHA_256}/{name}", KAFKAS.to_json())
     image.apply(f"{SCRAM}{SHA_256}/a", None)
-    assert image.scram_shapes[SHA_256].told == (shape_of(KAFKAS),)
+    assert image.scram_shapes[SHA_256].shown == (shape_of(KAFKAS),)
     image.apply(f"{SCRAM}{SHA_256}/b", credential_of(SHA_256, "x").to_json())
-    assert image.scram_shapes[SHA_256].told == (Shape(),)
+    assert image.scram_shapes[SHA_256].shown == (Shape(),)
 
 
 def test_few_of_many_shapes_are_told_of() -> None:
@@ -124,10 +124,10 @@ def test_few_of_many_shapes_are_told_of() -> None:
     for number in range(2 * SHAPES_MAX):
         shapes.add(Shape(4096 + number), 1)
         backwards.add(Shape(4096 + 2 * SHAPES_MAX - 1 - number), 1)
-    assert len(shapes.told) == SHAPES_MAX
-    assert shapes.told == backwards.told
+    assert len(shapes.shown) == SHAPES_MAX
+    assert shapes.shown == backwards.shown
     shapes.add(Shape(4096), -1)
-    assert Shape(4096) not in shapes.told and len(shapes.told) == SHAPES_MAX
+    assert Shape(4096) not in shapes.shown and len(shapes.shown) == SHAPES_MAX
 
 
 def test_a_replayed_exchange_is_refused() -> None:
