@@ -156,13 +156,13 @@ class TopicRegistry:
         isr = tuple(r for r in row if self.workspace.image.is_active(r))
         return PartitionState(row, isr, isr[0])
 
-    def delete(self, name: str, count: Count = uncounted, topic_id: UUID | None = None) -> ErrorCode:
+    def delete(self, name: str, topic_id: UUID | None = None, count: Count = uncounted) -> ErrorCode:
         """Delete a topic, whose partitions are counted before; brokers drop its replicas when they see that its record is gone.
 
         Args:
             name: of the topic.
-            count: see there.
             topic_id: where it was asked for by its id: another of the same name, made since, stays (KIP-516).
+            count: see there.
 
         Raises:
             KafkaError: what ``count`` raises.

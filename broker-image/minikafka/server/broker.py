@@ -120,7 +120,7 @@ class Broker:
             context.clock.now,
             rate_of=lambda host: self.metadata.image.quotas.connection_rate(host),
         )
-        self.topics = TopicRequests(config, self.membership, self.metadata)
+        self.topics = TopicRequests(self.membership, self.metadata, context.clock.now)
 
         # the replicas, and their logs
         self.alter_sender = AlterPartitionSender(

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from uuid import UUID
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from minikafka.config import BrokerConfig
-from minikafka.controller.topics import Count, NewTopic, uncounted
+from minikafka.controller.controller import Controller
+from minikafka.controller.topics import NewTopic
 from minikafka.metadata.image import TopicState
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.controller_role import ControllerRole
 from minikafka.server.membership import Membership
 from minikafka.server.metadata_cache import MetadataCache
+from minikafka.transport.turn import Turn
+
+W = TypeVar("W")
+R = TypeVar("R")
 
 CREATE_TOPICS_VERSION = 7
 CALL_TIMEOUT_MS = 5_000
@@ -24,15 +30,15 @@ class TopicRequests:
     """Of one broker.
 
     Args:
-        config: ``delete.topic.enable``.
         membership: knows the controller.
         metadata: what this broker's image shows.
+        now: seconds.
     """
 
-    def __init__(self, config: BrokerConfig, membership: Membership, metadata: MetadataCache) -> None:
-        self._config = config
+    def __init__(self, membership: Membership, metadata: MetadataCache, now: Callable[[], float]) -> None:
         self._membership = membership
         self._metadata = metadata
+        self._now = now
         self._being_created: dict[str, asyncio.Task[bool]] = {}
 
     def stop(self) -> None:
@@ -50,17 +56,43 @@ class TopicRequests:
             )
         return role
 
-    async def create(self, desired: NewTopic, validate_only: bool = False, count: Count = uncounted) -> TopicState:
+    async def decide_each(self, wishes: Sequence[W], decide: Callable[[Controller, W], R]) -> list[R | KafkaError]:
+        """Have the controller (this broker) decide on each wish of a request, and wait until this broker's image shows it.
+
+        As many are decided, and written, at once as others may have to wait for. What one is refused with is its result; where
+        this is no controller (any more) that of all that are left.
+        """
+        results: list[R | KafkaError] = []
+
+        def decide_some(controller: Controller) -> list[R | KafkaError]:
+            turn, some = Turn(self._now), list[R | KafkaError]()
+            for wish in itertools.islice(wishes, len(results), None):
+                try:
+                    some.append(decide(controller, wish))
+                except KafkaError as refused:
+                    some.append(refused)
+                if turn.is_over:
+                    break
+            return some
+
+        try:
+            while len(results) < len(wishes):
+                results += await self.require_controller().submit(decide_some)
+        except KafkaError as refused:
+            results += [refused] * (len(wishes) - len(results))
+        await self._metadata.caught_up()
+        return results
+
+    async def create(self, desired: NewTopic) -> TopicState:
         """Create a topic (as the controller) and wait until this broker's image shows it.
 
         Raises:
             KafkaError: it is refused, or NOT_CONTROLLER.
         """
-        role = self.require_controller()
-        topic = await role.submit(lambda c: c.topics.create(desired, validate_only, count))
-        if not validate_only:
-            await self._metadata.caught_up()
-        return topic
+        (result,) = await self.decide_each([desired], lambda c, wish: c.topics.create(wish))
+        if isinstance(result, KafkaError):
+            raise result
+        return result
 
     async def create_anywhere(self, desired: NewTopic, principal: str = "") -> None:
         """Create a topic for ``principal``, through the controller when that is another broker.
@@ -112,12 +144,3 @@ class TopicRequests:
             ):  # another's; asked for again
                 line = f"topic {desired.name!r} was not created on demand: {refused}"
                 self._membership.context.warn_rarely(f"creation of {desired.name}", line)
-
-    async def delete(self, name: str, count: Count = uncounted, topic_id: UUID | None = None) -> ErrorCode:
-        """Delete a topic; None: whatever id it has. Raises KafkaError NOT_CONTROLLER, and what ``count`` raises."""
-        if not self._config.delete_topic_enable:
-            return ErrorCode.TOPIC_DELETION_DISABLED
-        role = self.require_controller()
-        code = await role.submit(lambda c: c.topics.delete(name, count, topic_id))
-        await self._metadata.caught_up()
-        return code

@@ -11,6 +11,7 @@ from minikafka.config import BrokerConfig
 from minikafka.controller.topics import NewTopic
 from minikafka.metadata.image import PartitionState
 from minikafka.metadata.sqlite import SqliteStore
+from minikafka.protocol.errors import ErrorCode
 from minikafka.server.broker import Broker
 from minikafka.server.context import BrokerContext
 from minikafka.server.machine import Machine
@@ -81,6 +82,11 @@ class Cluster:
             wish = NewTopic(name, assignment=dict.fromkeys(range(partitions), replicas))
         await self.controller.topics.create(wish)
         await until(lambda: all(b.replicas.get(name, partitions - 1) is not None for b in self.brokers.values()))
+
+    async def delete(self, name: str) -> ErrorCode:
+        """By the controller; what it says."""
+        role = self.controller.topics.require_controller()
+        return await role.submit(lambda controller: controller.topics.delete(name))
 
     def state(self, topic: str, partition: int = 0) -> PartitionState:
         """As the controller has decided it."""

@@ -73,7 +73,7 @@ async def test_a_topic_of_the_longest_name_is_deleted(tmp_path: Path) -> None:
         broker = cluster.brokers[1]
         for _ in range(2):
             await cluster.create(LONG)
-            assert await broker.topics.delete(LONG) is ErrorCode.NONE
+            assert await cluster.delete(LONG) is ErrorCode.NONE
         await until(lambda: broker.replicas.get(LONG, 0) is None)
         await cluster.create("after")
         assert broker.context.health.problems() == {}
@@ -93,7 +93,7 @@ async def test_a_topic_that_fails_keeps_no_other_from_being_followed(
             raise LogDirFailure("bad-0: cannot be deleted: Input/output error", permanent=False)
 
         broker.logs.delete = refuse  # type: ignore[method-assign]
-        assert await broker.topics.delete("bad") is ErrorCode.NONE
+        assert await cluster.delete("bad") is ErrorCode.NONE
         await cluster.create("good")
         status, body = await get(broker, "/healthz")
         assert (status, body.splitlines()) == (

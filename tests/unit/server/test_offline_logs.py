@@ -344,7 +344,7 @@ async def test_deleting_a_topic_whose_log_is_offline_ends_the_trouble(cluster: C
     disks.refuses = lambda operation, path: path.startswith(here) and operation == "append"
     assert await produce(old) is ErrorCode.KAFKA_STORAGE_ERROR
     await until(lambda: len(old.offline_logs) == 1)
-    assert await cluster.controller.topics.delete("t") is ErrorCode.NONE
+    assert await cluster.delete("t") is ErrorCode.NONE
     await until(lambda: old.context.health.verdict()[0] and not old.is_fenced)
 
 

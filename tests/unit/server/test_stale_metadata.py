@@ -74,7 +74,7 @@ async def test_a_log_that_is_ahead_of_the_metadata_is_neither_led_nor_followed(t
             await until(lambda b=broker: not b.is_fenced)  # type: ignore[misc]
         await until(lambda: any(b.replicas.by_name["u"][0].leader is not None for b in brokers))
 
-        assert await cluster.controller.topics.delete("t") is ErrorCode.NONE
+        assert await cluster.delete("t") is ErrorCode.NONE
         await until(lambda: all(b.context.health.verdict() == (True, "ok") for b in brokers))
 
 

@@ -69,8 +69,9 @@ async def _alter_all(
     if topics and not services.membership.leads:
         verdicts |= zip(topics, await _passed_on(services, ctx, request, api, list(topics.values())), strict=True)
     else:
-        for index, topic in topics.items():
-            verdicts[index] = await _alter_topic(services, topic, wanted, request.validate_only)
+        verdicts |= zip(
+            topics, await _alter_topics(services, list(topics.values()), wanted, request.validate_only), strict=True
+        )
     return {
         "responses": [
             {
@@ -154,10 +155,9 @@ async def _passed_on(
     return [(ErrorCode(int(row.error_code)), row.error_message) for row in answer.responses]
 
 
-async def _alter_topic(services: Services, resource: Any, wanted: Wanted, validate_only: bool) -> Verdict:
-    name = resource.resource_name
-
-    def decide(controller: Controller) -> None:
+async def _alter_topics(services: Services, topics: list[Any], wanted: Wanted, validate_only: bool) -> list[Verdict]:
+    def alter_one(controller: Controller, resource: Any) -> None:
+        name = resource.resource_name
         topic = controller.image.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
@@ -167,12 +167,8 @@ async def _alter_topic(services: Services, resource: Any, wanted: Wanted, valida
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
         controller.topics.set_configs(name, configs, validate_only)
 
-    try:
-        await services.topics.require_controller().submit(decide)
-    except KafkaError as refused:
-        return refused.code, str(refused)
-    await services.metadata.caught_up()
-    return DONE
+    refused = await services.topics.decide_each(topics, alter_one)
+    return [DONE if error is None else (error.code, str(error)) for error in refused]
 
 
 SPECS = ((ALTER, alter), (ALTER_INCREMENTALLY, alter_incrementally))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from minikafka.controller.controller import Controller
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
@@ -17,21 +18,25 @@ SPEC = ApiSpec(ApiKey.CREATE_PARTITIONS, 0, 3, controller_only=True, unread={"ti
 async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     quota = ctx.mutations(services.quotas)
     named = Counter(topic.name for topic in request.topics)
-    results = []
-    for topic in {topic.name: topic for topic in request.topics}.values():  # one answer for each name, as in Kafka
-        result: dict[str, Any] = {"name": topic.name, "error_code": ErrorCode.NONE, "error_message": None}
+
+    def grow(controller: Controller, topic: Any) -> None:
+        if named[topic.name] > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named twice")
         rows = None if topic.assignments is None else [tuple(a.broker_ids) for a in topic.assignments]
-        try:
-            if named[topic.name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named twice")
-            role = services.topics.require_controller()
-            name, count, validate = topic.name, topic.count, request.validate_only
-            await role.submit(lambda c: c.topics.grow(name, count, rows, validate, quota.record))  # noqa: B023
-            await services.metadata.caught_up()
-        except KafkaError as error:
-            result["error_code"], result["error_message"] = error.code, str(error)
-        results.append(result)
-    return {"results": results}
+        controller.topics.grow(topic.name, topic.count, rows, request.validate_only, quota.record)
+
+    topics = {topic.name: topic for topic in request.topics}  # one answer for each name, as in Kafka
+    refused = await services.topics.decide_each(list(topics.values()), grow)
+    return {
+        "results": [
+            {
+                "name": name,
+                "error_code": ErrorCode.NONE if error is None else error.code,
+                "error_message": None if error is None else str(error),
+            }
+            for name, error in zip(topics, refused, strict=True)
+        ]
+    }
 
 
 SPECS = ((SPEC, handle),)

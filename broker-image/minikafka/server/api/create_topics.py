@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any
 
 from minikafka.controller.topics import NewTopic
+from minikafka.metadata.image import TopicState
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.api.configs import topic_settings
@@ -34,28 +35,39 @@ SETTINGS_ANSWERED_MAX = 1_000
 async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     quota = ctx.mutations(services.quotas)
     named = Counter(topic.name for topic in request.topics)
-    wishes = {topic.name: topic for topic in request.topics}  # one answer for each name, as in Kafka
-    results: list[dict[str, Any]] = []
-    async for desired in services.yielding(wishes.values()):
-        result: dict[str, Any] = {"name": desired.name, "error_code": ErrorCode.NONE, "error_message": None}
+    wishes: list[NewTopic] = []
+    found: dict[str, TopicState | KafkaError] = {}
+    async for topic in services.yielding({topic.name: topic for topic in request.topics}.values()):
         try:
-            if named[desired.name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {desired.name!r} is named twice")
-            created = await services.topics.create(_desired(desired), request.validate_only, quota.record)
-            result["topic_id"] = created.topic_id
-            result["num_partitions"] = len(created.partitions)
-            result["replication_factor"] = len(created.partitions[0].replicas)
+            wishes.append(_desired(topic, named[topic.name]))
+        except KafkaError as refused:
+            found[topic.name] = refused
+    created = await services.topics.decide_each(
+        wishes, lambda controller, wish: controller.topics.create(wish, request.validate_only, quota.record)
+    )
+    found |= zip((wish.name for wish in wishes), created, strict=True)
+    results: list[dict[str, Any]] = []
+    async for name in services.yielding(named):  # one answer for each, as in Kafka
+        topic = found[name]
+        result: dict[str, Any] = {"name": name, "error_code": ErrorCode.NONE, "error_message": None}
+        if isinstance(topic, TopicState):
+            result["topic_id"] = topic.topic_id
+            result["num_partitions"] = len(topic.partitions)
+            result["replication_factor"] = len(topic.partitions[0].replicas)
             if len(results) < SETTINGS_ANSWERED_MAX:
-                result["configs"] = topic_settings(services, created.configs)
+                result["configs"] = topic_settings(services, topic.configs)
             else:
                 result["topic_config_error_code"] = ErrorCode.POLICY_VIOLATION
-        except KafkaError as error:
-            result["error_code"], result["error_message"] = error.code, str(error)
+        else:
+            result["error_code"], result["error_message"] = topic.code, str(topic)
         results.append(result)
     return {"topics": results}
 
 
-def _desired(desired: Any) -> NewTopic:
+def _desired(desired: Any, named: int) -> NewTopic:
+    """What is asked for, by a request that names it so often. Raises KafkaError."""
+    if named > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {desired.name!r} is named twice")
     indexes = [a.partition_index for a in desired.assignments]
     if len(set(indexes)) != len(indexes):
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition of {desired.name!r} is assigned twice")

@@ -26,20 +26,26 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
     topics = {wish: _topic(services, *wish) for wish in wanted}
     named = Counter(topic for wish in wanted if (topic := topics[wish]) is not None)
     again = Counter(wanted)
-    responses = []
+    found: dict[Wish, ErrorCode | KafkaError] = {}
     async for wish, topic in services.yielding(topics.items()):  # one answer for each, as in Kafka
-        response: dict[str, Any] = {"name": wish[0], "topic_id": wish[1], "error_message": None}
         try:
-            if again[wish] > 1 or (topic is not None and named[topic] > 1):
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic is named twice in one request")
-            _check(*wish, topic)
-            assert topic is not None
+            _check(services, *wish, topic, again[wish] > 1 or (topic is not None and named[topic] > 1))
+        except KafkaError as refused:
+            found[wish] = refused
+    left = [(topic[0], wish[1]) for wish, topic in topics.items() if topic is not None and wish not in found]
+    deleted = iter(
+        await services.topics.decide_each(left, lambda controller, each: controller.topics.delete(*each, quota.record))
+    )
+    responses = []
+    async for wish, topic in services.yielding(topics.items()):
+        result = found[wish] if wish in found else next(deleted)
+        response: dict[str, Any] = {"name": wish[0], "topic_id": wish[1], "error_code": result, "error_message": None}
+        if isinstance(result, KafkaError):
+            response["error_code"], response["error_message"] = result.code, str(result)
+        elif topic is not None:
             response |= {"name": topic[0], "topic_id": topic[1]}
-            response["error_code"] = await services.topics.delete(topic[0], quota.record, wish[1])
-            if response["error_code"]:
-                response["error_message"] = f"topic {topic[0]!r} was not deleted: {response['error_code'].name}"
-        except KafkaError as error:
-            response["error_code"], response["error_message"] = error.code, str(error)
+            if result:
+                response["error_message"] = f"topic {topic[0]!r} was not deleted: {result.name}"
         responses.append(response)
     return {"responses": responses}
 
@@ -51,14 +57,20 @@ def _topic(services: Services, name: str | None, topic_id: UUID | None) -> tuple
     return None if topic is None else (topic.name, topic.topic_id)
 
 
-def _check(name: str | None, topic_id: UUID | None, topic: tuple[str, UUID] | None) -> None:
-    """Raises KafkaError for what names no topic."""
+def _check(
+    services: Services, name: str | None, topic_id: UUID | None, topic: tuple[str, UUID] | None, is_named_twice: bool
+) -> None:
+    """Raises KafkaError for what names no topic, or may not be deleted."""
+    if is_named_twice:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic is named twice in one request")
     if (name is None) == (topic_id is None):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "give either the name or the id of a topic")
     if topic is None and topic_id is not None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id}")
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+    if not services.context.config.delete_topic_enable:
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "topics cannot be deleted: delete.topic.enable is false")
 
 
 SPECS = ((SPEC, handle),)
