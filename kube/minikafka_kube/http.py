@@ -14,8 +14,8 @@ from pathlib import Path
 from aiohttp import hdrs, web
 from aiohttp.http import HttpProcessingError
 from minikafka.security.bearer import AcceptedTokens
-from minikafka.security.fresh import Fresh
-from minikafka.security.tls import TlsSettings, TlsSettingsError, server_context
+from minikafka.security.fresh import Fresh, read_at_most
+from minikafka.security.tls import PEM_BYTES_MAX, TlsSettings, TlsSettingsError, server_context
 from minikafka.telemetry.event_limit import EventLimit
 
 from minikafka_kube.telemetry import Looking
@@ -78,7 +78,7 @@ def _kept(problem: str) -> None:
 def _certificate(certificate: Path, key: Path) -> ssl.SSLContext:
     where = f"{CERTIFICATE_OPTION}={certificate.parent}"
     try:
-        texts = key.read_text(encoding="ascii"), certificate.read_text(encoding="ascii")
+        texts = [read_at_most(path, PEM_BYTES_MAX).decode("ascii") for path in (key, certificate)]
         return server_context(TlsSettings(keystore_key=texts[0], keystore_certificate_chain=texts[1]))
     except OSError as error:
         problem = f"{error.filename}: {error.strerror}"

@@ -5,6 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from minikafka.config.keys import ConfigError
+from minikafka.security.fresh import read_at_most
+
+PROPERTIES_BYTES_MAX = 1 << 20
+"""Of a file: those of people have some KiB."""
 
 _SEPARATOR = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])*)\s*[=:]?\s*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
@@ -52,7 +56,7 @@ def parse_properties(text: str) -> dict[str, str]:
 def read_properties(path: str | Path) -> dict[str, str]:
     """The settings in a file. Raises :class:`ConfigError` when it cannot be read."""
     try:
-        return parse_properties(Path(path).read_text(encoding="utf-8"))
+        return parse_properties(read_at_most(path, PROPERTIES_BYTES_MAX, may_wait=True).decode())
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; allowed: a file in Java's properties format") from None
     except UnicodeDecodeError:

@@ -15,10 +15,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from minikafka.metadata.store import StoreError
+from minikafka.security.fresh import read_at_most
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_READ_SECONDS = 60.0
 """A projected token is replaced by the kubelet well before it expires (KEP-1205): read it again this often."""
+
+TOKEN_BYTES_MAX, NAMESPACE_BYTES_MAX, KUBECONFIG_BYTES_MAX = 64 << 10, 1 << 10, 16 << 20
 
 
 class Access:
@@ -64,7 +67,7 @@ class Access:
         now = time.monotonic()
         if now - self._read_at > TOKEN_READ_SECONDS:
             try:
-                self._token = self._token_file.read_text(encoding="ascii").strip()
+                self._token = read_at_most(self._token_file, TOKEN_BYTES_MAX).decode("ascii").strip()
             except (OSError, UnicodeDecodeError) as error:
                 raise StoreError(f"{self._token_file}: {error}") from error
             self._read_at = now
@@ -93,7 +96,7 @@ def find_access(environment: Mapping[str, str] | None = None, service_account: P
     authority = service_account / "ca.crt"
     try:
         tls = ssl.create_default_context(cafile=str(authority))
-        namespace = (service_account / "namespace").read_text(encoding="utf-8").strip()
+        namespace = read_at_most(service_account / "namespace", NAMESPACE_BYTES_MAX).decode().strip()
     except OSError as error:
         raise StoreError(
             f"{service_account}: {error.strerror or error}; the pod needs a service account with its token mounted"
@@ -124,7 +127,7 @@ def from_kubeconfig(path: Path) -> Access:
 
 
 def _load(path: Path) -> dict[str, Any]:
-    text = path.read_text(encoding="utf-8")
+    text = read_at_most(path, KUBECONFIG_BYTES_MAX, may_wait=True).decode()
     try:
         content = json.loads(text)
     except ValueError:

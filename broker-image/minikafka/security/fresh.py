@@ -1,12 +1,13 @@
 """What is made of files, as they are now: made anew when one of them has changed, and kept when that fails.
 
-Each has a size that it may have: what is in the place of a file may be another, or one without an end.
+Each has a size that it may have, and is a file: what is in its place may be without an end, or say nothing for ever.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -16,13 +17,30 @@ T = TypeVar("T")
 _Signature = tuple[tuple[int, int, int] | None, ...]
 
 
-def read_at_most(path: str, bytes_max: int) -> bytes:
-    """Read a file. Raises OSError, also where it has more bytes than that, and ValueError for what is no path."""
-    with Path(path).open("rb") as file:
+def read_at_most(path: str | Path, bytes_max: int, *, may_wait: bool = False) -> bytes:
+    """Read a file.
+
+    Args:
+        path: of the file.
+        bytes_max: how many bytes it may have.
+        may_wait: it may be a pipe, too, as people give one to a command; never while others are served.
+
+    Raises:
+        OSError: it cannot be read, has more bytes, or is no file: a device, or a FIFO, whose opening waits for a writer.
+        ValueError: this is no path.
+    """
+    # Opened before it is looked at: another one could take its place in between.
+    with open(path, "rb", opener=None if may_wait else _open_at_once) as file:
+        if not may_wait and not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "no regular file", str(path))
         data = file.read(bytes_max + 1)
     if len(data) > bytes_max:
-        raise OSError(errno.EFBIG, f"more than {bytes_max} bytes")
+        raise OSError(errno.EFBIG, f"more than {bytes_max} bytes", str(path))
     return data
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 class Fresh(Generic[T]):

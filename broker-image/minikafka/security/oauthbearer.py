@@ -10,10 +10,10 @@ import re
 from base64 import urlsafe_b64decode
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from minikafka.security.fresh import read_at_most
 from minikafka.security.shown import shown
 
 MECHANISM = "OAUTHBEARER"
@@ -118,8 +118,7 @@ def path_of(url: str) -> str | None:
 def read_token_file(path: str) -> str:
     """Read the token in a file. Raises ValueError, in words that hold nothing of it."""
     try:
-        with Path(path).open("rb") as file:
-            token = file.read(TOKEN_BYTES_MAX + 1).strip()
+        token = read_at_most(path, TOKEN_BYTES_MAX + 1).strip()  # with the line's end
     except OSError as error:
         raise ValueError(f"{shown(path)}: {error.strerror}") from None
     except ValueError:  # a null character

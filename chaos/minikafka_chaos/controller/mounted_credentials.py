@@ -9,11 +9,14 @@ from minikafka.client.metrics_access import MetricsAccess
 from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.config.client_properties import client_security
 from minikafka.config.keys import ConfigError
+from minikafka.security.fresh import read_at_most
 from minikafka.security.tls import TlsSettings
 from minikafka_kube.names import CA_FILE, METRICS_TOKEN_FILE
 
 from minikafka_chaos.controller.credentials import CERTIFICATE_FILE, METRICS_FOLDER, PASSWORD_FILE, InternalListener
 from minikafka_chaos.errors import ToolTrouble
+
+_PASSWORD_BYTES_MAX = 64 << 10
 
 
 def mounted_security(listener: InternalListener | None, folder: Path) -> ClientSecurity:
@@ -24,7 +27,7 @@ def mounted_security(listener: InternalListener | None, folder: Path) -> ClientS
     try:
         if listener.protocol.startswith("SASL"):
             properties["sasl.mechanism"] = "SCRAM-SHA-512"
-            properties["sasl.jaas.config"] = (folder / PASSWORD_FILE).read_text()
+            properties["sasl.jaas.config"] = read_at_most(folder / PASSWORD_FILE, _PASSWORD_BYTES_MAX).decode()
         elif listener.authentication:
             properties["ssl.keystore.type"] = "PEM"
             properties["ssl.keystore.location"] = str(folder / CERTIFICATE_FILE)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from minikafka.security.fresh import read_at_most
 
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.scenario.document_lines import Lines
@@ -18,6 +19,7 @@ VALUES_MAX: Final = 100_000
 _COMPOSED_DEPTH_MAX: Final = 4 * DEPTH_MAX
 """Levels of what is composed: for each, libyaml takes some of the stack, at whose end the process dies. What is as deep as this
 is refused before; what is less deep is told of by its line."""
+BYTES_MAX: Final = 16 << 20
 VALUE_SHOWN: Final = 40
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's, which is ten times as fast, where PyYAML has it."""
@@ -26,7 +28,7 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def read_text(path: Path) -> str:
     """Raises BadScenario: one line that names the file."""
     try:
-        return path.read_text(encoding="utf-8")
+        return read_at_most(path, BYTES_MAX, may_wait=True).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise BadScenario(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.matrix.document import parse_matrix
 from minikafka_chaos.record.history import parse_line
 from minikafka_chaos.scenario import library
-from minikafka_chaos.scenario.document_files import DEPTH_MAX, VALUES_MAX
+from minikafka_chaos.scenario.document_files import DEPTH_MAX, VALUES_MAX, read_text
 from minikafka_chaos.scenario.scenario import parse_scenario
 
 BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9))
@@ -78,3 +79,8 @@ def test_the_same_override_twice_is_one() -> None:
 def test_a_line_of_a_run_that_is_nested_without_end_is_no_json() -> None:
     with pytest.raises(ValueError, match="nested too deeply"):
         parse_line(b"[" * 100_000)
+
+
+def test_a_file_without_an_end() -> None:
+    with pytest.raises(BadScenario, match=r"^/dev/zero: more than 16777216 bytes$"):
+        read_text(Path("/dev/zero"))

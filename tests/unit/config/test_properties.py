@@ -42,6 +42,11 @@ def test_a_directory_is_refused(tmp_path: Path) -> None:
         read_properties(tmp_path)
 
 
+def test_what_has_no_end_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^/dev/zero: more than 1048576 bytes; allowed: a file in Java's properties"):
+        read_properties("/dev/zero")
+
+
 class TestEnvironment:
     """KIP-887: ``${env:NAME}`` in values."""
 

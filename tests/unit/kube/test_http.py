@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -78,8 +79,12 @@ async def test_a_port_with_a_certificate(tmp_path: Path) -> None:
         assert (await ask(trusting(authority("next")), port))[0] == 200
 
 
+@pytest.mark.timeout(10)
 async def test_files_that_cannot_be_used_end_the_start(tmp_path: Path) -> None:
     with pytest.raises(TlsSettingsError, match=f"--metrics-certificate={tmp_path}: .*tls.key: No such file"):
+        await serve("127.0.0.1", 0, Looking("test_y", "cluster"), str, str, PageSecurity("", str(tmp_path)))
+    os.mkfifo(tmp_path / "tls.key")
+    with pytest.raises(TlsSettingsError, match=f"--metrics-certificate={tmp_path}: .*tls.key: no regular file"):
         await serve("127.0.0.1", 0, Looking("test_y", "cluster"), str, str, PageSecurity("", str(tmp_path)))
     (tmp_path / "tokens").touch()
     with pytest.raises(TokensUnusable, match=r"--metrics-tokens=.*tokens: 0 tokens"):

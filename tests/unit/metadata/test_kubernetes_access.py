@@ -72,6 +72,8 @@ def test_an_error_repeats_no_line_of_it(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="No such file"):
         find_access({"KUBECONFIG": str(tmp_path / "none")})
+    with pytest.raises(StoreError, match="more than 16777216 bytes"):
+        find_access({"KUBECONFIG": "/dev/zero"})
 
 
 def test_no_pod(tmp_path: Path) -> None:
