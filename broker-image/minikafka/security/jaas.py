@@ -82,7 +82,7 @@ def parse(text: str) -> LoginModule:
         raise ValueError("names more than one module")
     options: dict[str, str] = {}
     rest = tokens[2:-1]
-    if len(rest) % 3 or any(signs[2:-1][index] != "=" for index in range(1, len(rest), 3)):
+    if len(rest) % 3 or any(sign != "=" for sign in signs[3:-1:3]):
         raise ValueError('options are KEY="VALUE"')
     for index in range(0, len(rest), 3):
         options[rest[index]] = rest[index + 2]
