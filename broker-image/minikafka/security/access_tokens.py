@@ -25,6 +25,9 @@ ALGORITHMS = (
 """Those with a private and a public key."""
 
 KEY_SET_BYTES_MAX = 1 << 20
+KEYS_MAX = 1000
+"""Of a set, whatever they are good for: each is read on the event loop. Issuers have a few."""
+
 RSA_BITS_MIN = 2048
 """RFC 7518, 3.3."""
 
@@ -58,6 +61,8 @@ def read_keys(text: bytes) -> tuple[Key, ...]:
             raise TypeError
     except (LookupError, RecursionError, TypeError, ValueError):
         raise KeysRefused("no JSON Web Key Set (RFC 7517)") from None
+    if len(entries) > KEYS_MAX:
+        raise KeysRefused(f"{len(entries)} keys, more than {KEYS_MAX}")
     if any("d" in entry for entry in entries):
         raise KeysRefused("there is a private key in it, which must stay with whoever signs")
     found = tuple(key for entry in entries if (key := _key(entry)) is not None)

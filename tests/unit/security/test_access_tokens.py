@@ -10,6 +10,7 @@ from typing import Any
 from minikafka.security.access_tokens import (
     EXPIRES_MAX,
     KEY_SET_BYTES_MAX,
+    KEYS_MAX,
     SUBJECT_BYTES_MAX,
     KeysRefused,
     UnknownKey,
@@ -193,6 +194,8 @@ NO_SET = "no JSON Web Key Set (RFC 7517)"
         (set_of([ONE.public(key_ops=["sign"])]), NO_KEY),
         (set_of([{"kty": "RSA", "e": "AQAB", "n": part(bytes([255]) * 128)}]), NO_KEY),
         (set_of([ONE.key.as_dict(private=True)]), "there is a private key in it, which must stay with whoever signs"),
+        (set_of([{}] * KEYS_MAX), NO_KEY),
+        (set_of([*[SECRET] * KEYS_MAX, ONE.public()]), f"{KEYS_MAX + 1} keys, more than {KEYS_MAX}"),
         (b" " * (KEY_SET_BYTES_MAX + 1), f"more than {KEY_SET_BYTES_MAX} bytes"),
     ]
 )
