@@ -25,8 +25,15 @@ CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required"
 REVOKED = "X509 CRL"
 """A list of revoked certificates (RFC 7468, 6); Kafka has no setting for it, and Java one of the whole process."""
 
-PEM_BYTES_MAX = 16 << 20
-"""Of a file. The certificates that a system trusts are a quarter of a MiB, a Secret is one; large are only CRLs."""
+PEM_BYTES_MAX = 4 << 20
+"""Of a file, which is read while nobody else is served. The certificates that a system trusts are a quarter of a MiB, a Secret is
+one; large are only CRLs, and this is one of nearly 80,000 certificates, read in a tenth of a second.
+"""
+
+TRUSTED_MAX, KEYSTORE_BLOCKS_MAX = 1000, 100
+"""Certificates and CRLs in a trust store, of which a system has some 150: OpenSSL sorts those that there are for each. And blocks
+in a key store: each of its certificates takes 0.1 ms.
+"""
 
 _LOOSE_END = re.compile(r"-----(BEGIN|END)\b|-----[A-Z]+$")
 _MARK = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]+)-----")
@@ -114,6 +121,12 @@ def _read(where: str, path: str) -> str:
     return normal_pem(where, text)
 
 
+def _check_number(where: str, text: str, number_max: int, what: str) -> None:
+    number = text.count("-----BEGIN ")
+    if number > number_max:
+        raise TlsSettingsError(f"{where}: {number} {what} in it; allowed: PEM with at most {number_max} of them")
+
+
 @contextlib.contextmanager
 def _as_file(text: str) -> Iterator[str]:
     """A path with this text in it, in memory: Python's ssl takes certificates and keys of its own side from files only."""
@@ -140,6 +153,7 @@ def _load_keystore(context: ssl.SSLContext, settings: TlsSettings) -> None:
     for label, what in (("PRIVATE KEY-----", "private key"), ("CERTIFICATE-----", "certificate")):
         if label not in text:
             raise TlsSettingsError(f"{where}: no {what} in it; allowed: PEM with a private key and its certificates")
+    _check_number(where, text, KEYSTORE_BLOCKS_MAX, "keys and certificates")
     try:
         with _as_file(text) as path:
             # without a password OpenSSL would ask at the terminal
@@ -167,6 +181,7 @@ def _load_truststore(context: ssl.SSLContext, settings: TlsSettings) -> None:
     else:
         context.load_default_certs()
         return
+    _check_number(where, text, TRUSTED_MAX, "certificates and CRLs")
     for label, _ in _parts(text)[0]:
         if "CRL" in label and label != REVOKED:  # else it would be passed over, and revoke nothing
             raise TlsSettingsError(f"{where}: a block named {shown(label)}; allowed: CERTIFICATE and {REVOKED}")

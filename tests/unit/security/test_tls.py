@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import time
 from contextlib import suppress
@@ -16,6 +17,7 @@ from minikafka.log.filesystem import RealFileSystem
 from minikafka.security.ciphers import openssl_name
 from minikafka.security.tls import (
     PEM_BYTES_MAX,
+    TRUSTED_MAX,
     FreshContext,
     TlsSettings,
     TlsSettingsError,
@@ -389,7 +391,27 @@ def test_a_file_has_a_size(tmp_path: Path) -> None:
     path = tmp_path / "keys.pem"
     with path.open("wb") as file:
         file.truncate(PEM_BYTES_MAX + 1)
-    with pytest.raises(TlsSettingsError, match=r"^ssl\.keystore\.location=.*: more than 16777216 bytes; allowed: "):
+    with pytest.raises(TlsSettingsError, match=r"^ssl\.keystore\.location=.*: more than 4194304 bytes; allowed: "):
+        server_context(TlsSettings(keystore_location=str(path)))
+
+
+def test_a_file_has_so_many_certificates(tmp_path: Path) -> None:
+    """OpenSSL takes time by the square of their number, in which nobody is served."""
+    path = tmp_path / "ca.pem"
+    settings = TlsSettings(truststore_location=str(path))
+    path.write_text(authority().pem * (TRUSTED_MAX - 1) + revoked())
+    said: list[str] = []
+    fresh = FreshContext(settings, client_context, said.append)
+    before = fresh.get()
+    line = f"ssl.truststore.location={path}: 1001 certificates and CRLs in it; allowed: PEM with at most 1000 of them"
+    replace_file(path, authority().pem * TRUSTED_MAX + revoked())
+    assert (fresh.get(), said) == (before, [line])
+    with pytest.raises(TlsSettingsError, match=re.escape(line)):
+        client_context(settings)
+    path.write_text(broker_keystore() + authority().pem * 99)
+    with pytest.raises(
+        TlsSettingsError, match=r"ca\.pem: 101 keys and certificates in it; allowed: PEM with at most 100 of"
+    ):
         server_context(TlsSettings(keystore_location=str(path)))
 
 
