@@ -248,6 +248,8 @@ Make = Callable[[TlsSettings], ssl.SSLContext]
 class FreshContext(Fresh[ssl.SSLContext]):
     """A context as its files are now.
 
+    Once the trust store has CRLs it needs some: one that is being written may have none yet, and would let in whom they revoke.
+
     Args:
         settings: see there; ``make`` is `server_context` or `client_context`.
         failed: gets one line when changed files cannot be used, once for each change.
@@ -264,5 +266,15 @@ class FreshContext(Fresh[ssl.SSLContext]):
         failed: Callable[[str], None] = lambda _line: None,
         renewed: Callable[[], None] = lambda: None,
     ) -> None:
+        self._revokes = False
         files = [path for path in (settings.keystore_location, settings.truststore_location) if path]
-        super().__init__(files, partial(make, settings), TlsSettingsError, failed, renewed)
+        super().__init__(files, partial(self._as_strict, settings, make), TlsSettingsError, failed, renewed)
+
+    def _as_strict(self, settings: TlsSettings, make: Make) -> ssl.SSLContext:
+        context = make(settings)
+        revokes = bool(context.verify_flags & ssl.VERIFY_CRL_CHECK_CHAIN)
+        if self._revokes and not revokes:
+            where = f"{TRUSTSTORE}.location={shown(settings.truststore_location)}"
+            raise TlsSettingsError(f"{where}: no CRL in it any more; allowed: PEM with CRLs, until the next start")
+        self._revokes = revokes
+        return context

@@ -443,6 +443,28 @@ def test_changed_files_hold_for_the_next_connection(tmp_path: Path) -> None:
     assert told.said == ["renewed"]
 
 
+def test_a_trust_store_that_is_being_written_revokes_as_before(tmp_path: Path) -> None:
+    """By ``cat ca.pem >TRUST; cat crl.pem >>TRUST``: whoever connects in between is not let in by the half that is there."""
+    path, said = tmp_path / "ca.pem", list[str]()
+    path.write_text(authority().pem)
+    broker = server_of(broker_keystore(), client_auth="required", truststore_location=str(path))
+    context = FreshContext(broker, server_context, said.append, lambda: said.append("renewed"))
+    context.get()
+    path.write_text(authority().pem + revoked(client_keystore()))
+    before = context.get()
+    assert said == ["renewed"], "it may have the first ones while the program runs"
+    for half, problem in (
+        (authority().pem, "no CRL in it any more; allowed: PEM with CRLs, until the next start"),
+        (revoked(client_keystore()), ""),
+    ):
+        path.write_text(half)
+        assert [context.get(), context.get()] == [before, before]
+        assert said.pop().startswith(f"ssl.truststore.location={path}: {problem}")
+    path.write_text(authority().pem + authority("second").pem + revoked(client_keystore("bob")))
+    assert context.get() is not before
+    assert said == ["renewed", "renewed"]
+
+
 def test_files_that_cannot_be_used_change_nothing(tmp_path: Path) -> None:
     path = tmp_path / "keys.pem"
     path.write_text(broker_keystore())
