@@ -373,6 +373,12 @@ class MiniKafkaOwn:
         doc="A connection of which the client takes nothing of an answer for so long is closed. Consumers that are busy may read "
         "nothing meanwhile, as long as their max.poll.interval.ms allows.",
     )
+    minikafka_max_broker_partitions = integer(
+        0,
+        0,
+        doc="Most replicas that a broker may be given (KIP-578); what would be more is refused with POLICY_VIOLATION. "
+        "0: a quarter of the files that the controller may have open.",
+    )
     minikafka_metrics_port = optional_integer(
         0, 65_535, doc="Port of /metrics, /healthz and /readyz; 0 lets the system choose. Without it: none."
     )

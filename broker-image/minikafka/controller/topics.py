@@ -78,7 +78,7 @@ class TopicRegistry:
         Raises:
             KafkaError: what ``count`` raises;
                 name, counts, assignment or configuration are not allowed; TOPIC_ALREADY_EXISTS; POLICY_VIOLATION
-                when the cluster store has no room for it.
+                when the cluster store has no room for it, or a broker has no room for more replicas.
         """
         check_topic_name(desired.name)
         image = self.workspace.image
@@ -92,6 +92,7 @@ class TopicRegistry:
             )
         self.check_configs(desired.configs)
         rows = self._assignment(desired)
+        self.workspace.check_brokers_can_host(rows)
         topic = TopicState(
             desired.name, self.new_uuid(), tuple(self._new_partition(row) for row in rows), dict(desired.configs)
         )
@@ -214,6 +215,7 @@ class TopicRegistry:
         else:
             racks = self._racks(active_only=True)
             rows = place(racks, count - have, factor, walk_start(racks, topic.partitions[0].replicas[0]), have)
+        self.workspace.check_brokers_can_host(rows)
         grown = replace(topic, partitions=(*topic.partitions, *(self._new_partition(row) for row in rows)))
         self.workspace.check_room(grown)
         count_new(count - have)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from minikafka.controller.change import ChangeRules, Election, PartitionChange
 from minikafka.metadata.image import BROKER, TOPIC, UNREGISTERED, BrokerState, ClusterImage, PartitionState, TopicState
 from minikafka.metadata.store import Room, Wish, no_limit
+from minikafka.protocol.errors import ErrorCode, KafkaError
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class ControllerConfig:
     auto_leader_rebalance: bool = True
     leader_imbalance_check_interval: float = 300.0
     unclean_leader_election_interval: float = 300.0
+    partitions_of_broker_max: int | None = None
+    """``minikafka.max.broker.partitions``: replicas that a broker may be given; None: any number."""
     trust_isr: bool = False
     """``minikafka.unclean.shutdown.policy=trust_isr``: the classic rules of the articles. A broker keeps its ISR seats over a
     restart within its session, whatever it lost; a closed connection is not acted on; there are no eligible leader replicas."""
@@ -43,6 +48,10 @@ RoomIn = Callable[[ClusterImage], Room]
 """What the cluster store has room for, beside what is in an image."""
 
 
+def _replicas_of(topics: Iterable[TopicState]) -> Counter[int]:
+    return Counter(broker for topic in topics for partition in topic.partitions for broker in partition.replicas)
+
+
 class Workspace:
     """Image plus uncommitted changes. A failed commit throws the whole workspace away."""
 
@@ -54,6 +63,8 @@ class Workspace:
         self._room_in = room_in
         self._room: Room | None = None
         """None: the image has changed since it was measured, which takes as long as the cluster is large."""
+        self._hosted: Counter[int] | None = None
+        """By broker, how many replicas the image has; None: they were not counted."""
         self._changes: dict[str, Any] = {}
         self._events: list[Event] = []
 
@@ -86,10 +97,14 @@ class Workspace:
         self.put_record(BROKER + str(broker.broker_id), {**broker.to_json(), UNREGISTERED: True})
 
     def put_topic(self, topic: TopicState) -> None:
+        old = self.image.topics.get(topic.name)
+        if old is None or len(old.partitions) != len(topic.partitions):
+            self._count_hosted(topic, old)
         self.image.put_topic(topic)
         self._changed(TOPIC + topic.name, topic)  # as JSON once at the end, and not with each of its partitions
 
     def delete_topic(self, topic: TopicState) -> None:
+        self._count_hosted(None, topic)
         self.image.drop_topic(topic)
         self._changed(TOPIC + topic.name, None)
 
@@ -102,6 +117,29 @@ class Workspace:
         if self._room is None:
             self._room = self._room_in(self.image)
         self._room(wishes)
+
+    def check_brokers_can_host(self, rows: Sequence[Sequence[int]]) -> None:
+        """To be asked before replicas are made, of which each takes descriptors of a broker.
+
+        Raises:
+            KafkaError: POLICY_VIOLATION, a broker would have more than ``minikafka.max.broker.partitions``.
+        """
+        most = self.config.partitions_of_broker_max
+        if most is None:
+            return
+        if self._hosted is None:
+            self._hosted = _replicas_of(self.image.topics.values())
+        for broker, more in Counter(itertools.chain.from_iterable(rows)).items():
+            if self._hosted[broker] + more > most:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"broker {broker} would have {self._hosted[broker] + more} replicas; minikafka.max.broker.partitions allows {most}",
+                )
+
+    def _count_hosted(self, new: TopicState | None, old: TopicState | None) -> None:
+        if self._hosted is not None:
+            self._hosted.update(_replicas_of(() if new is None else (new,)))
+            self._hosted.subtract(_replicas_of(() if old is None else (old,)))
 
     def put_record(self, key: str, value: Any) -> None:
         self.image.apply(key, value)
@@ -124,6 +162,8 @@ class Workspace:
         """Write new states of partitions, by index, and note what happened to their leaders."""
         for index, change in changes.items():
             self._note_leader(topic, index, change, reason)
+            if change.state.replicas != topic.partitions[index].replicas:
+                self._hosted = None
         self.put_topic(topic.with_partitions({index: change.state for index, change in changes.items()}))
 
     def _note_leader(self, topic: TopicState, index: int, change: PartitionChange, reason: str) -> None:

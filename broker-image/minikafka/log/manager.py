@@ -10,6 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from minikafka.log.availability import SCARCE
 from minikafka.log.checkpoints import (
     PARTITION_METADATA,
     MetaProperties,
@@ -260,7 +261,7 @@ class LogManager:
             self._remove_tails(topic_partition)  # of a log whose data volume is gone
             self._fs.makedirs(path)
         except OSError as error:
-            raise LogDirFailure(f"{topic_partition}: cannot be created: {error}", permanent=False) from error
+            raise _not_created(topic_partition, error) from error
         self._write_topic_id(topic_partition, path, topic_id)
         log = self._open(directory, topic_partition, now_ms, clean=True)
         if config is not None:
@@ -271,7 +272,7 @@ class LogManager:
         try:
             self._fs.write_atomic(f"{path}/{PARTITION_METADATA}", format_partition_metadata(topic_id))
         except OSError as error:
-            raise LogDirFailure(f"{topic_partition}: cannot be created: {error}", permanent=False) from error
+            raise _not_created(topic_partition, error) from error
         self.topic_ids[topic_partition] = topic_id
 
     def delete(self, topic_partition: TopicPartition, *, now_ms: int = 0) -> None:
@@ -445,6 +446,12 @@ class LogManager:
                 directory.unlock()
         if problem is not None:
             raise problem
+
+
+def _not_created(topic_partition: TopicPartition, error: OSError) -> LogDirFailure:
+    failure = LogDirFailure(f"{topic_partition}: cannot be created: {error}", permanent=False)
+    failure.is_of_disk = error.errno not in SCARCE
+    return failure
 
 
 def _doomed_name(topic_partition: TopicPartition) -> str:

@@ -84,6 +84,14 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class LogPutOff:
+    """A log could not be made for a lack of descriptors; it is tried again with the next image."""
+
+    topic_partition: TopicPartition
+    failure: LogDirFailure
+
+
+@dataclass(frozen=True, slots=True)
 class LogRefused:
     """The disk did not let a log be opened, or begin a term: the replica is offline."""
 
@@ -134,6 +142,7 @@ Effect = (
     | LeadershipLost
     | IsrChanged
     | Dropped
+    | LogPutOff
     | LogRefused
     | MetadataBehind
     | MetadataCaughtUp
@@ -379,7 +388,11 @@ class ReplicaHost:
             try:
                 partition = self._create(topic, index, settings)
             except LogDirFailure as failure:
-                self._effects.append(LogRefused(tp, "cannot open its log", failure))
+                if failure.is_of_disk:
+                    self._effects.append(LogRefused(tp, "cannot open its log", failure))
+                else:  # a broker that gives up all that it leads would have no more of them
+                    self.unsettled.add(topic.name)
+                    self._effects.append(LogPutOff(tp, failure))
                 return
         elif partition.topic_config is not settings:
             partition.topic_config = settings

@@ -69,7 +69,7 @@ class ControllerRole:
         self.controller = Controller(
             image,
             lease.epoch,
-            controller_config(context.config),
+            controller_config(context.config, context.machine.descriptors),
             context.clock.now(),
             context.machine.new_id,
             context.check_topic_configs,

@@ -18,6 +18,7 @@ from minikafka.replication.replica_host import (
     HostSettings,
     IsrChanged,
     LeadershipLost,
+    LogPutOff,
     LogRefused,
     MetadataBehind,
     MetadataCaughtUp,
@@ -171,6 +172,8 @@ class PartitionHost:
                 self._reporter.isr_changed(effect.partition, effect.before, effect.isr)
             case Dropped():
                 self._dropped(effect)
+            case LogPutOff():
+                self.context.warn_rarely("descriptors", f"{effect.failure}; tried again later")
             case LogRefused():
                 self.context.warn(f"{effect.topic_partition}: {effect.what}: {effect.failure}")
                 self._offline_logs.failed(effect.topic_partition, effect.failure)
@@ -229,7 +232,7 @@ def _topic_of(effect: Effect) -> str:
     match effect:
         case TopicDeleted() | TopicFailed() | TopicSettled():
             return effect.topic
-        case LogRefused():
+        case LogRefused() | LogPutOff():
             return effect.topic_partition.topic
         case MetadataCaughtUp():
             return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import time
 from collections.abc import Callable
 from uuid import UUID, uuid4
@@ -26,6 +27,12 @@ class Machine:
 
     load_slice = LOAD_SLICE_SECONDS
     """How long a coordinator may read its log before others run."""
+
+    @property
+    def descriptors(self) -> int | None:
+        """How many files this process may have open; None: any number."""
+        allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return None if allowed == resource.RLIM_INFINITY else allowed
 
     def tell(self, broker_id: int, line: str) -> None:
         """One line for the operator, on standard error."""

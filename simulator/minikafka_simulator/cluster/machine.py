@@ -30,6 +30,8 @@ class SimMachine(Machine):
 
         self.clock = Clock(lambda: world.now, lambda: broker.now_ms, later)
 
+    descriptors = None
+
     def tell(self, broker_id: int, line: str) -> None:
         """Into the trace."""
         if PASSED_OVER in line:

@@ -198,6 +198,27 @@ class TestGrow:
             at.topics.grow("t", 2, [[2]], validate_only=False)
 
 
+def test_a_broker_is_given_so_many_replicas() -> None:
+    """KIP-578: each takes descriptors, and all brokers fenced themselves where there were none for one more."""
+    at = Desk(config=ControllerConfig(partitions_of_broker_max=3))
+    at.topics.create(NewTopic("a", assignment={0: (1, 2), 1: (1, 3)}))
+    for refused in (
+        lambda: at.topics.create(NewTopic("b", assignment={0: (2, 1), 1: (1, 2)})),
+        lambda: at.topics.grow("a", 4, [[1, 2], [3, 1]], validate_only=False),
+    ):
+        with pytest.raises(
+            KafkaError, match=r"broker 1 would have 4 replicas; minikafka\.max\.broker\.partitions allows 3"
+        ) as why:
+            refused()
+        assert why.value.code is ErrorCode.POLICY_VIOLATION
+    at.topics.create(NewTopic("b", assignment={0: (1, 2)}))
+    assert at.partitions.reassign("b", 0, (2, 3)) is ErrorCode.NONE
+    at.topics.delete("a")
+    at.topics.create(NewTopic("c", assignment={0: (1, 2), 1: (1, 2)}))
+    with pytest.raises(KafkaError, match=r"broker 2 would have 4 replicas"):
+        at.topics.grow("c", 3, [[3, 2]], validate_only=False)
+
+
 class TestDeleteAndConfigure:
     def test_a_topic_made_again_is_another_one(self) -> None:
         """KIP-516: another id."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -35,6 +36,7 @@ from minikafka.replication.replica_host import (
     HostSettings,
     IsrChanged,
     LeadershipLost,
+    LogPutOff,
     LogRefused,
     MetadataBehind,
     MetadataCaughtUp,
@@ -348,6 +350,20 @@ class TestTroubles:
         monkeypatch.setattr(LogManager, "create", create)
         assert lab.sees(lab.topic(LED)) == [LogRefused(T0, "cannot open its log", refusal)]
         assert lab.replicas.all() == []
+
+    def test_a_log_for_which_there_is_no_descriptor_is_made_later(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is no fault of the disk: brokers fenced themselves, and so gave up all that they led."""
+        lab = Lab()
+
+        def refuse(*_: object) -> None:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(lab.host.logs._fs, "write_atomic", refuse)
+            (put_off,) = lab.sees(lab.topic(LED))
+        assert isinstance(put_off, LogPutOff) and "Too many open files" in str(put_off.failure)
+        assert lab.replicas.all() == []
+        assert kinds(lab.sees()) == [Opened, RoleChanged]
 
     def test_what_nobody_expected_concerns_one_topic_and_is_tried_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         lab = Lab()
