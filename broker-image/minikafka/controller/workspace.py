@@ -131,10 +131,8 @@ class Workspace:
             self._hosted = _replicas_of(self.image.topics.values())
         for broker, more in Counter(itertools.chain.from_iterable(rows)).items():
             if self._hosted[broker] + more > most:
-                raise KafkaError(
-                    ErrorCode.POLICY_VIOLATION,
-                    f"broker {broker} would have {self._hosted[broker] + more} replicas; minikafka.max.broker.partitions allows {most}",
-                )
+                line = f"broker {broker} would have {self._hosted[broker] + more} replicas"
+                raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{line}; minikafka.max.broker.partitions allows {most}")
 
     def _count_hosted(self, new: TopicState | None, old: TopicState | None) -> None:
         if self._hosted is not None:

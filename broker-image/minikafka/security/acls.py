@@ -279,6 +279,10 @@ class _OfType:
         return name in self._literal or WILDCARD in self._literal or self._prefixes.has_one_of(name)
 
 
+ANY_KEPT_MAX = 10_000
+"""Answers of :meth:`AclSet.allow_any` that are remembered."""
+
+
 class AclSet:
     """All ACLs of a cluster."""
 
@@ -287,6 +291,7 @@ class AclSet:
         self._by_type = [_OfType() for _ in range(max(ResourceType) + 1)]
         self._patterns: dict[tuple[ResourceType, str], set[Pattern]] = {}
         """By type and principal: where there is an entry of theirs."""
+        self._any: dict[tuple[str, str, Operation, ResourceType], bool] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._entries.values()))
@@ -304,6 +309,7 @@ class AclSet:
 
     def put(self, pattern: Pattern, entries: Iterable[Entry]) -> None:
         """Set the ACLs of a pattern; none removes it."""
+        self._any.clear()
         kind = pattern.resource_type
         old_entries = self._entries.pop(pattern, ())
         for old in old_entries:
@@ -336,7 +342,16 @@ class AclSet:
         """Whether there may be a resource of a type with which somebody may do an operation (KIP-679).
 
         A pattern that allows counts unless one that denies covers all of it. As in Kafka, an operation follows from no other.
+        Remembered until an ACL changes, for all patterns of a user may have to be looked at.
         """
+        who = (principal, host, operation, kind)
+        if who not in self._any:
+            if len(self._any) >= ANY_KEPT_MAX:
+                self._any.clear()
+            self._any[who] = self._find_any(*who)
+        return self._any[who]
+
+    def _find_any(self, principal: str, host: str, operation: Operation, kind: ResourceType) -> bool:
         allowed: list[Pattern] = []
         denied: set[Pattern] = set()
         for pattern in {p for who in (principal, EVERYBODY) for p in self._patterns.get((kind, who), ())}:

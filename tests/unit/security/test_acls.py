@@ -241,6 +241,21 @@ def test_many_acls_are_not_looked_at_one_by_one() -> None:
     assert len(list(there._by_type[TOPIC].of(ALICE, "orders-1"))) == 1
 
 
+def test_whether_any_topic_may_be_written_is_remembered_until_acls_change() -> None:
+    """Each InitProducerId looked at 20,000 patterns, for 50 ms."""
+    there = acls(f"ALLOW WRITE {ALICE} * =t")
+    patterns = there._patterns
+    for principal, allowed in ((ALICE, True), (BOB, False)) * 2:
+        assert there.allow_any(principal, HOST, Operation.WRITE, TOPIC) is allowed
+        there._patterns = {}
+        assert there.allow_any(principal, HOST, Operation.WRITE, TOPIC) is allowed
+        there._patterns = patterns
+    there.put(Pattern(TOPIC, PatternType.LITERAL, "b"), [Entry(BOB, "*", Operation.WRITE, Permission.ALLOW)])
+    assert there.allow_any(BOB, HOST, Operation.WRITE, TOPIC)
+    there.put(Pattern(TOPIC, PatternType.LITERAL, "t"), ())
+    assert not there.allow_any(ALICE, HOST, Operation.WRITE, TOPIC)
+
+
 def test_whether_a_name_has_a_prefix_is_found_at_once() -> None:
     """Of 985 lengths each was tried, so that a Metadata of 24,000 names took 19 s. Added and removed in any order."""
     choice = random.Random(7)
