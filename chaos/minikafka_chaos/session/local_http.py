@@ -23,6 +23,9 @@ from minikafka.client.metrics_access import is_loopback
 from minikafka_chaos.session.errors import VerbRefused
 
 BODY_BYTES_MAX = 1 << 20
+READ_BYTES = 1 << 14
+CONNECTIONS_MAX = 128
+"""Each has a thread; one more is closed at once."""
 DIGITS = re.compile(r"[0-9]{1,19}")
 CLOSE_S = 0.1
 """It takes this long at most until a server notices that it is to be closed."""
@@ -48,10 +51,14 @@ class LocalHandler(BaseHTTPRequestHandler):
         del explain
         self.send_json(HTTPStatus(code), {"error": f"{message or HTTPStatus(code).phrase}: there is {self.offered}"})
 
+    def has_token(self) -> bool:
+        """Return whether the request has the token, where it needs one."""
+        offered = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        return self.token is None or hmac.compare_digest(offered.encode(), self.token.encode())
+
     def is_allowed(self) -> bool:
         """Return whether the request has the token, where it needs one; else it is answered."""
-        offered = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        if self.token is None or hmac.compare_digest(offered.encode(), self.token.encode()):
+        if self.has_token():
             return True
         self.send_json(HTTPStatus.UNAUTHORIZED, {"error": NO_TOKEN})
         return False
@@ -89,7 +96,13 @@ class LocalHandler(BaseHTTPRequestHandler):
         size = self.headers.get("Content-Length", "0")
         if not DIGITS.fullmatch(size) or int(size) > BODY_BYTES_MAX:
             raise VerbRefused(f"Content-Length: {size!r} is not a number of bytes up to {BODY_BYTES_MAX}")
-        return self.rfile.read(int(size))
+        left = int(size)
+        if self.has_token():
+            return self.rfile.read(left)
+        # to the end, for the answer would be lost with the connection that is closed before that; but kept by nobody
+        while left > 0 and (part := self.rfile.read(min(left, READ_BYTES))):
+            left -= len(part)
+        return b""
 
     def _json(self, body: bytes) -> Any:
         if self.headers.get_content_type() != JSON:
@@ -121,6 +134,24 @@ class LocalHandler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+
+    def __init__(self, *args: Any) -> None:
+        self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        super().__init__(*args)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection, unless there are too many."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection to the end."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a client that hung up before it had its answer."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import time
 import urllib.error
 import urllib.request
@@ -20,6 +21,7 @@ from minikafka.protocol.types import TopicPartition
 from minikafka.testing import MiniKafkaCluster, VerbRefused
 from minikafka_chaos.grounds.processes import ProcessesGround
 from minikafka_chaos.load.reader import ReadRecord
+from minikafka_chaos.session import local_http
 from minikafka_chaos.session.control import Control, ControlServer
 from minikafka_chaos.session.controlled import session_of
 from minikafka_chaos.session.groups import GroupOffsets
@@ -173,6 +175,36 @@ def test_without_a_token_another_name_of_this_machine_is_refused(cluster: MiniKa
         code, told = asked(made, "/status", b"{}", **{"Content-Type": "application/json", "Host": name})
         assert (code, "error" in told) == (status, status != 200)
     assert told == {"error": "Host: '[::1' is not this machine"}
+    made.close()
+
+
+def test_strangers_take_few_connections_and_no_memory(server: ControlServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 of them, each with a body of 1 MiB that was kept before its token was looked at, took 317 MB and as many threads."""
+    sizes: list[int] = []
+
+    class Kept(local_http.LocalHandler):
+        def setup(self) -> None:
+            super().setup()
+            read = self.rfile.read
+            self.rfile = SimpleNamespace(  # type: ignore[assignment]
+                readline=self.rfile.readline, read=lambda size: sizes.append(size) or read(size), close=self.rfile.close
+            )
+
+    monkeypatch.setattr(local_http, "CONNECTIONS_MAX", 1)
+    Kept.token = "a-token"
+    made = local_http.LocalServer("127.0.0.1", 0, Kept, "test")
+    made.start()
+    host, port = made.url.removeprefix("http://").split(":")
+    body = b"x" * local_http.BODY_BYTES_MAX
+    stranger = http.client.HTTPConnection(host, int(port), timeout=60)
+    stranger.putrequest("POST", "/")
+    stranger.putheader("Content-Length", str(len(body)))
+    stranger.endheaders(body[:-1])
+    with socket.create_connection((host, int(port)), 60) as one_more:
+        assert one_more.recv(1) == b""
+    stranger.send(body[-1:])
+    assert stranger.getresponse().status == 401 and max(sizes) == local_http.READ_BYTES
+    stranger.close()
     made.close()
 
 
