@@ -310,6 +310,7 @@ class Door:
         connection.stop_reading("refused")
 
         def hang_up() -> None:
+            connection.waiting_fetch.overtaken()  # answers have an order
             answer()
             connection.close()
 

@@ -31,6 +31,15 @@ ALICE = Login("PLAIN", "alice", "right")
 SOFTWARE = {"client_software_name": "test", "client_software_version": "1"}
 
 
+def fetch(absent: int = 0) -> dict[str, Any]:
+    """A Fetch that waits for the first record of a partition, or of partitions that are not there."""
+    row = {"current_leader_epoch": -1, "fetch_offset": 0, "log_start_offset": -1, "partition_max_bytes": 1 << 20}
+    partitions = [{"partition": index, **row} for index in range(absent or 1)]
+    topics = [{"topic": "nowhere" if absent else "t", "partitions": partitions}]
+    limits = {"max_wait": 2**31 - 1, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0, "session_epoch": -1}
+    return {"replica_id": -1, "session_id": 0, "topics": topics, "forgotten_topics_data": [], "rack_id": "", **limits}
+
+
 class Stranger:
     """A connection, byte by byte."""
 

@@ -22,6 +22,7 @@ from tests.unit.server.strangers import (
     Session,
     Stranger,
     connections,
+    fetch,
     one_broker,
     refusals,
 )
@@ -282,6 +283,24 @@ async def test_a_session_stays_its_users(tmp_path: Path) -> None:
         assert "from User:alice to User:bob" in answer.error_message
         assert await session_.client.frame() is None
         assert await refusals(cluster, 1) == [("User:bob", "another user than before")]
+
+
+async def test_who_is_refused_again_is_told_so_also_behind_a_fetch_that_waits(tmp_path: Path) -> None:
+    """Answers have an order: the connection was closed before the refusal had its turn."""
+    async with session(tmp_path) as (cluster, session_):
+        await cluster.create("t")
+        session_.passes(10)
+        client = session_.client
+        client.request(ApiKey.FETCH, 11, fetch())
+        client.request(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+        client.request(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0alice\0wrong"})
+        fetched, shaken, refused = [await client.frame() for _ in range(3)]
+        assert fetched is not None and shaken is not None and refused is not None
+        answer = messages.decode_response(
+            ApiKey.SASL_AUTHENTICATE, 2, messages.answer_body(ApiKey.SASL_AUTHENTICATE, 2, refused)
+        )
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert await client.frame() is None
 
 
 async def test_a_session_keeps_its_mechanism(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from minikafka.transport.request_memory import RequestMemory
 from tests.certificates import PemFiles
 from tests.interop.raw_client import record_batch
 from tests.unit.server.in_process import DEADLINE, Cluster, context, running
-from tests.unit.server.strangers import SASL, SOFTWARE, Stranger, connections
+from tests.unit.server.strangers import SASL, SOFTWARE, Stranger, connections, fetch
 from tests.waiting import until
 
 
@@ -257,15 +257,6 @@ async def test_a_handshake_that_stalls_is_closed(tmp_path: Path, said: bytes) ->
                 pass
         writer.close()
         assert cluster.brokers[1].stats.limited == {"minikafka.authentication.timeout.ms": 1}
-
-
-def fetch(absent: int = 0) -> dict[str, Any]:
-    """A Fetch that waits for the first record of a partition, or of partitions that are not there."""
-    row = {"current_leader_epoch": -1, "fetch_offset": 0, "log_start_offset": -1, "partition_max_bytes": 1 << 20}
-    partitions = [{"partition": index, **row} for index in range(absent or 1)]
-    topics = [{"topic": "nowhere" if absent else "t", "partitions": partitions}]
-    limits = {"max_wait": 2**31 - 1, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0, "session_epoch": -1}
-    return {"replica_id": -1, "session_id": 0, "topics": topics, "forgotten_topics_data": [], "rack_id": "", **limits}
 
 
 @pytest.mark.parametrize("key", [ApiKey.DESCRIBE_GROUPS, ApiKey.FETCH])
