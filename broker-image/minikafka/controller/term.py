@@ -122,8 +122,13 @@ class ControllerTerm:
         self._queue.append((decide, reply))
         return []
 
-    def decide(self, now: float) -> list[Effect]:
-        """Decide on all that waits. Nothing is decided while a commit is under way: call again after it."""
+    @property
+    def has_requests(self) -> bool:
+        """Whether something waits for a decision."""
+        return bool(self._queue)
+
+    def decide(self, now: float, is_over: Callable[[], bool] = lambda: False) -> list[Effect]:
+        """Decide on what waits, all of it or until ``is_over``. Nothing is decided during a commit: call again after it."""
         if self.over or self._committing:
             return []
         batch, self._queue = self._queue, []
@@ -138,6 +143,9 @@ class ControllerTerm:
                 failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller failed on this")
                 return [GiveAnswer(reply, failure), *self.failed(error, now)]
             self._decided.append(GiveAnswer(reply, value))
+            if is_over():
+                self._queue = batch[index + 1 :] + self._queue
+                break
         records, self._events = self.controller.take_changes()
         if not records:
             return self._release()

@@ -18,6 +18,7 @@ from minikafka.metadata.store import ClusterStore, Lease, StoreError
 from minikafka.protocol.errors import KafkaError
 from minikafka.server.context import BrokerContext
 from minikafka.server.metadata_cache import MetadataCache
+from minikafka.transport.turn import Turn
 
 T = TypeVar("T")
 
@@ -181,7 +182,12 @@ class ControllerRole:
         while not self.term.over:
             await self._work.wait()
             self._work.clear()
-            commit = self._carry_out(self.term.decide(self.context.clock.now()))
+            turn = Turn(self.context.clock.now)
+            commit = self._carry_out(self.term.decide(self.context.clock.now(), lambda: turn.is_over))  # noqa: B023
+            if self.term.has_requests:  # others are served, and the lease is renewed, in between
+                self._work.set()
+                if commit is None:
+                    await asyncio.sleep(0)
             if commit is not None:
                 began = time.perf_counter()
                 try:

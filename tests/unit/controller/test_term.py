@@ -86,6 +86,17 @@ class TestCommits:
         assert at.answers == ["a", "b"]
         assert [sorted(c.records) for c in at.decide()] == [["topic/c", "topic/d"]]
 
+    def test_what_waits_is_decided_in_turns(self, at: Term) -> None:
+        """Of 200 requests at once a broker stood still for 3 s, and the lease was not renewed."""
+        for name in ("a", "b", "c"):
+            at.create(name)
+        turns = iter((False, True, False))
+        (commit,) = [e for e in at.run(at.term.decide(0.0, lambda: next(turns))) if isinstance(e, Commit)]
+        assert sorted(commit.records) == ["topic/a", "topic/b"] and at.term.has_requests
+        at.run(at.term.committed())
+        assert at.answers == ["a", "b"]
+        assert [sorted(c.records) for c in at.decide()] == [["topic/c"]] and not at.term.has_requests
+
     def test_what_changes_nothing_is_answered_at_once(self, at: Term) -> None:
         at.run(at.term.submit(lambda c: len(c.image.brokers), at.answers.append))
         assert at.decide() == []
