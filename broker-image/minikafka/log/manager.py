@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from minikafka.log.availability import SCARCE
 from minikafka.log.checkpoints import (
@@ -56,6 +56,7 @@ class LogManager:
         """What counts of deleted logs whose tails could not be removed."""
         self.unflushed_volume: UnflushedVolume | None = None
         self.logs: dict[TopicPartition, Log] = {}
+        self._of_topics: dict[str, set[int]] = {}
         self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.clean = all(directory.clean for directory in directories)
@@ -154,7 +155,12 @@ class LogManager:
         self._home[topic_partition] = directory
         self._logs_in[directory.path] += 1
         self.logs[topic_partition] = log
+        self._of_topics.setdefault(topic_partition.topic, set()).add(topic_partition.partition)
         return log
+
+    def of_topic(self, name: str) -> Collection[int]:
+        """The partitions of a topic that have a log here."""
+        return self._of_topics.get(name, ())
 
     def _opened(
         self, directory: DataDirectory, topic_partition: TopicPartition, now_ms: int, clean: bool, recovery_point: int
@@ -297,6 +303,10 @@ class LogManager:
         except OSError as error:
             raise LogDirFailure(f"{topic_partition}: cannot be deleted: {error}", permanent=False) from error
         del self.logs[topic_partition], self._home[topic_partition]
+        partitions = self._of_topics[topic_partition.topic]
+        partitions.remove(topic_partition.partition)
+        if not partitions:
+            del self._of_topics[topic_partition.topic]
         self._logs_in[directory.path] -= 1
         self.topic_ids.pop(topic_partition, None)
         self._left_behind[topic_partition] = log.unflushed_bytes

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
+from uuid import UUID
 
 from minikafka.log.config import LogConfig
 from minikafka.log.errors import FencedLeaderEpoch, LogDirFailure
@@ -197,6 +198,10 @@ class ReplicaHost:
         """Topics of which something failed that nobody expected to; they are looked at again at each reconciliation."""
         self.unfinished: dict[str, _Begun] = {}
         """Topics of which replicas are still to be made or dropped, in the order of their turns: see :meth:`reconcile`."""
+        self._has_deleted = False
+        """Whether a log was deleted in this :meth:`reconcile`."""
+        self._topic_ids: dict[str, UUID] = {}
+        """Of the topics in the image, as they were looked at last."""
         self.leads_in_name_only: set[TopicPartition] = set()
         """Replicas that gave up the term of which the image says that they lead it. Nobody else can, until it is ended."""
         self.ahead_of_metadata: set[TopicPartition] = set()
@@ -229,6 +234,7 @@ class ReplicaHost:
         everything looked at anew.
         """
         image = self._image()
+        self._has_deleted = False
         if self._applied_once and CLUSTER_CONFIG not in records:
             names = [key.removeprefix(TOPIC) for key in records if key.startswith(TOPIC)]
         else:
@@ -241,6 +247,7 @@ class ReplicaHost:
             self.unsettled.discard(name)
             self.unfinished.pop(name, None)
             topic = image.topics.get(name)
+            self._note_topic(name, topic)
             is_new = topic is not None and name not in self._replicas.by_name
             if is_new and until < math.inf and (self.unfinished or self._is_over(until)):
                 self.unfinished[name] = _Begun(topic, 0)  # who has waited longer comes first
@@ -311,9 +318,7 @@ class ReplicaHost:
             left = self._apply_partitions(topic, until, begun)
         elif not self._drop_what_is_gone(name, topic, until):
             left = 0
-        elif topic is None:
-            self._effects.append(TopicDeleted(name))
-        else:
+        elif topic is not None:
             left = self._apply_partitions(topic, until)
         if left is not None:
             self.unfinished[name] = _Begun(topic, left)
@@ -324,20 +329,29 @@ class ReplicaHost:
         """Whether that is all of it.
 
         Of a topic that is gone nothing is served any more: who writes to another of its name, made since, would be told that a
-        record is there which is deleted with the old one. Logs go in turns, one in any case, so that there is an end.
+        record is there which is deleted with the old one. Logs go in turns, one in each call, so that there is an end.
         """
         hosted = self._replicas.by_name.get(name, {})
         for index, partition in list(hosted.items()):
             gone = topic is None or topic.topic_id.bytes != partition.topic_id or index >= len(topic.partitions)
             if gone or (topic is not None and self.broker_id not in topic.partitions[index].replicas):
                 self._attempt(name, self._drop, partition, "topic deleted" if gone else "reassigned")
-        deleted = False
-        for tp in [tp for tp in self.logs.logs if tp.topic == name and self._is_stray(tp, topic)]:
-            if deleted and self._is_over(until):
-                return False
-            self._attempt(name, self._delete_log, tp)
-            deleted = True
+        for index in sorted(self.logs.of_topic(name)):
+            tp = TopicPartition(name, index)
+            if self._is_stray(tp, topic):
+                if self._has_deleted and self._is_over(until):
+                    return False
+                self._attempt(name, self._delete_log, tp)
+                self._has_deleted = True
         return True
+
+    def _note_topic(self, name: str, topic: TopicState | None) -> None:
+        """Tell at once of a topic that is gone, also where another has the name by now: what was committed for it goes, too."""
+        before = self._topic_ids.pop(name, None)
+        if topic is not None:
+            self._topic_ids[name] = topic.topic_id
+        if topic is None or before not in (None, topic.topic_id):
+            self._effects.append(TopicDeleted(name))
 
     def _apply_partitions(self, topic: TopicState, until: float, begun: int = 0) -> int | None:
         """The first that is still to be made; None: there is none. One is made in any case."""

@@ -266,7 +266,7 @@ class TestEnds:
         lab.replicas.flush_ready()
         reason = "reassigned" if gone == "reassigned" else "topic deleted"
         assert Dropped(partition, reason) in effects and lab.replicas.all() == []
-        assert (TopicDeleted("t") in effects) is (gone == "deleted")
+        assert (TopicDeleted("t") in effects) is (gone in ("deleted", "made anew"))
         assert T0 not in lab.host.logs.logs and partition.role is Role.NONE
         assert produced[0][0][1][0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER and len(fetched) == 1
 
@@ -275,7 +275,7 @@ class TestEnds:
         lab.produce()
         old = lab.partition
         effects = lab.sees(lab.topic(LED, number=2))
-        assert kinds(effects) == [LeadershipLost, Dropped, Opened, RoleChanged]
+        assert kinds(effects) == [TopicDeleted, LeadershipLost, Dropped, Opened, RoleChanged]
         assert lab.partition is not old and lab.partition.log.log_end_offset == 0
         assert lab.host.logs.topic_ids[T0] == UUID(int=2)
 
@@ -456,9 +456,9 @@ class TestTurns:
         self.turn(lab, lab.topic(LED, LED, LED))
         self.turn(lab)
         gone = lab.deleted()
-        assert kinds(self.turn(lab, *[gone] * told)) == [LeadershipLost, Dropped] * 2
+        assert kinds(self.turn(lab, *[gone] * told)) == [TopicDeleted] * told + [LeadershipLost, Dropped] * 2
         assert len(lab.host.logs.logs) == 1 and lab.replicas.all() == []
-        assert kinds(self.turn(lab)) == [TopicDeleted, TopicSettled]
+        assert kinds(self.turn(lab)) == [TopicSettled]
         assert self.here(lab) == [] and not lab.host.unfinished
 
     def test_a_later_topic_of_the_name_waits_for_the_end_of_the_earlier(self) -> None:
@@ -467,7 +467,8 @@ class TestTurns:
         lab = self.start()
         lab.sees(lab.topic(LED, LED, LED))
         for logs in (2, 1):
-            self.turn(lab, *[lab.topic(LED, LED, number=2)] * (logs == 2))
+            effects = self.turn(lab, *[lab.topic(LED, LED, number=2)] * (logs == 2))
+            assert (TopicDeleted("t") in effects) is (logs == 2), "what was committed for it goes at once"
             assert lab.replicas.all() == [] and len(lab.host.logs.logs) == logs
         self.finish(lab)
         assert {p.topic_id for p in lab.replicas.all()} == {UUID(int=2).bytes} and self.here(lab) == [0, 1]
@@ -491,12 +492,17 @@ class TestTurns:
         assert len(self.here(lab)) == 9
 
     def test_many_topics_take_turns(self) -> None:
-        """As of a request that makes thousands of them."""
+        """As of a request that makes thousands of them, and one that deletes them: that held brokers for 1.8 s."""
         lab = self.start()
         names = [f"t{number}" for number in range(5)]
         for made in range(1, 6):
             self.turn(lab, *[lab.topic(LED, name=name) for name in names if made == 1])
             assert len(lab.replicas.all()) == made
+        assert not lab.host.unfinished
+        for left in (4, 3, 2, 1, 0):
+            effects = self.turn(lab, *[lab.deleted(name) for name in names if left == 4])
+            assert effects.count(TopicDeleted("t0")) == (left == 4)
+            assert lab.replicas.all() == [] and len(lab.host.logs.logs) == left
         assert not lab.host.unfinished
 
     def test_replicas_that_cannot_be_made_keep_no_others_from_their_turns(
