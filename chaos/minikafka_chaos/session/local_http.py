@@ -10,9 +10,11 @@ import hmac
 import json
 import re
 import secrets
+import socket
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -25,7 +27,7 @@ from minikafka_chaos.session.errors import VerbRefused
 BODY_BYTES_MAX = 1 << 20
 READ_BYTES = 1 << 14
 CONNECTIONS_MAX = 128
-"""Each has a thread; one more is closed at once."""
+"""Each has a thread. For one more that is closed which came first and has not shown a token."""
 DIGITS = re.compile(r"[0-9]{1,19}")
 CLOSE_S = 0.1
 """It takes this long at most until a server notices that it is to be closed."""
@@ -54,7 +56,10 @@ class LocalHandler(BaseHTTPRequestHandler):
     def has_token(self) -> bool:
         """Return whether the request has the token, where it needs one."""
         offered = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        return self.token is None or hmac.compare_digest(offered.encode(), self.token.encode())
+        found = self.token is None or hmac.compare_digest(offered.encode(), self.token.encode())
+        if found and isinstance(self.server, _Server):
+            self.server.strangers.pop(self.request, None)
+        return found
 
     def is_allowed(self) -> bool:
         """Return whether the request has the token, where it needs one; else it is answered."""
@@ -136,22 +141,26 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, *args: Any) -> None:
-        self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        self.strangers: dict[Any, None] = {}
+        """Connections that have not shown a token, the first one first."""
         super().__init__(*args)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection, unless there are too many."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        """Serve a connection in place of the first that has shown no token, where there are too many."""
+        while len(self.strangers) >= CONNECTIONS_MAX:
+            first = next(iter(self.strangers), None)
+            if first is not None and self.strangers.pop(first, first) is None:
+                with suppress(OSError):  # it has gone
+                    first.shutdown(socket.SHUT_RDWR)  # which ends the thread that reads it
+        self.strangers[request] = None
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Serve a connection to the end."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            self.strangers.pop(request, None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a client that hung up before it had its answer."""
