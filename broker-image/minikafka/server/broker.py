@@ -48,6 +48,7 @@ from minikafka.transport.channels import METRICS
 from minikafka.transport.http import MetricsDoor, MetricsServer
 from minikafka.transport.listeners import Listeners
 from minikafka.transport.request_memory import RequestMemory
+from minikafka.transport.turn import TurnQueue
 
 DISK_FULL = HTTPStatus.INSUFFICIENT_STORAGE
 
@@ -120,7 +121,8 @@ class Broker:
             context.clock.now,
             rate_of=lambda host: self.metadata.image.quotas.connection_rate(host),
         )
-        self.topics = TopicRequests(self.membership, self.metadata, context.clock.now)
+        turn_queue = TurnQueue()
+        self.topics = TopicRequests(self.membership, self.metadata, context.clock.now, turn_queue)
 
         # the replicas, and their logs
         self.alter_sender = AlterPartitionSender(
@@ -181,6 +183,7 @@ class Broker:
             replicas=self.replicas,
             reporter=self.reporter,
             groups=self.groups,
+            turn_queue=turn_queue,
         )
 
         # the image: what brings all of it in line with the cluster

@@ -46,6 +46,9 @@ NodeEndpoints = list[tuple[int, str, int, str | None]]
 BEHIND_BYTES_MAX = 1 << 16
 """Of the requests of one connection that wait for the one that is worked on; those after them are left where they are."""
 
+LARGE_REQUEST_BYTES = 1 << 10
+"""From which on clients' requests are begun one in each round of the event loop, on whatever connections they come."""
+
 _BEHIND, _KEPT = "behind", "kept"
 
 PIPELINE_MAX = 1000
@@ -427,6 +430,8 @@ class ClientConnection(FrameProtocol):
                 await self.muting.wait()
                 await self._wait_for_quotas(self._cold[0][1])
                 slot, header, body = self._cold.popleft()
+                if slot.size > LARGE_REQUEST_BYTES and not self.is_broker:
+                    await self.services.turn_queue.first()
                 self.services.context.stats.times_of(slot.api_key).queued += time.perf_counter() - slot.started
                 slot.parked = 0.0
                 self.answer(slot, [await self._answer_cold(header, body)])
@@ -435,7 +440,7 @@ class ClientConnection(FrameProtocol):
                     if self.memory is not None:
                         self.memory.give_back(slot.size)
                 if self._cold:
-                    await turn.pass_on()
+                    await self.services.turn_queue.pass_on(turn)
         except MalformedRequest as error:
             self.services.context.bad_request(self.client_host, str(error))
             self.close()

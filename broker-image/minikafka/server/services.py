@@ -18,7 +18,7 @@ from minikafka.server.producer_ids import ProducerIds
 from minikafka.server.quotas import ClientQuotas
 from minikafka.server.topic_requests import TopicRequests
 from minikafka.transport.request_memory import RequestMemory
-from minikafka.transport.turn import yielding
+from minikafka.transport.turn import TurnQueue, yielding
 
 if TYPE_CHECKING:
     from minikafka.server.api.spec import Handlers
@@ -43,7 +43,8 @@ class Services:
     replicas: ReplicaManager
     reporter: ReplicaReporter
     groups: GroupService
+    turn_queue: TurnQueue
 
     def yielding(self, rows: Iterable[T]) -> AsyncIterator[T]:
         """Give each of the rows that one client has asked for, and serve others between them."""
-        return yielding(rows, self.context.clock.now)
+        return yielding(rows, self.context.clock.now, self.turn_queue)

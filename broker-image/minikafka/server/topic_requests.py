@@ -15,13 +15,15 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.controller_role import ControllerRole
 from minikafka.server.membership import Membership
 from minikafka.server.metadata_cache import MetadataCache
-from minikafka.transport.turn import Turn
+from minikafka.transport.turn import Turn, TurnQueue
 
 W = TypeVar("W")
 R = TypeVar("R")
 
 CREATE_TOPICS_VERSION = 7
 CALL_TIMEOUT_MS = 5_000
+FEW_TOPICS = 16
+"""What is made of so few in a request takes nobody's time."""
 CREATED_AT_ONCE_MAX = 1_000
 """Of topics that clients make by asking for them; more are begun when clients ask again."""
 
@@ -33,12 +35,16 @@ class TopicRequests:
         membership: knows the controller.
         metadata: what this broker's image shows.
         now: seconds.
+        turn_queue: where requests of many topics wait before their answers are made.
     """
 
-    def __init__(self, membership: Membership, metadata: MetadataCache, now: Callable[[], float]) -> None:
+    def __init__(
+        self, membership: Membership, metadata: MetadataCache, now: Callable[[], float], turn_queue: TurnQueue
+    ) -> None:
         self._membership = membership
         self._metadata = metadata
         self._now = now
+        self._turn_queue = turn_queue
         self._being_created: dict[str, asyncio.Task[bool]] = {}
 
     def stop(self) -> None:
@@ -81,6 +87,8 @@ class TopicRequests:
         except KafkaError as refused:
             results += [refused] * (len(wishes) - len(results))
         await self._metadata.caught_up()
+        if len(results) > FEW_TOPICS:  # many may have been waiting for the same commit
+            await self._turn_queue.first()
         return results
 
     async def create(self, desired: NewTopic) -> TopicState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TypeVar
 
@@ -33,17 +34,58 @@ class Turn:
         """Whether it has taken longer than :data:`TURN_SECONDS_MAX`."""
         return self._now() - self._since > TURN_SECONDS_MAX
 
-    async def pass_on(self) -> None:
-        """Serve others, where it is over, and begin another."""
-        if self.is_over:
-            await asyncio.sleep(0)
-            self.begin()
+
+class TurnQueue:
+    """Those who wait for a turn, or for another one, of which one has it in each round of the event loop.
+
+    However many connections ask for much, whoever asks for little waits for one turn, and not for one of each of them.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_taken = False
+        """Somebody has begun in this round."""
+
+    async def first(self) -> None:
+        """Wait until nobody else begins, or goes on, in this round."""
+        if self._is_taken or self._waiting:
+            await self.another()
+            return
+        self._is_taken = True
+        asyncio.get_running_loop().call_soon(self._free)
+
+    async def another(self) -> None:
+        """Have others served, and wait for a turn."""
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(turn)
+        if len(self._waiting) == 1:
+            loop.call_soon(self._next, loop)
+        await turn
+
+    async def pass_on(self, turn: Turn) -> None:
+        """Have others served where a turn is over, and begin another."""
+        if turn.is_over:
+            await self.another()
+            turn.begin()
+
+    def _free(self) -> None:
+        self._is_taken = False
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():  # who has gone needs none
+                turn.set_result(None)
+                break
+        if self._waiting:
+            loop.call_soon(self._next, loop)
 
 
-async def yielding(rows: Iterable[T], now: Callable[[], float]) -> AsyncIterator[T]:
+async def yielding(rows: Iterable[T], now: Callable[[], float], queue: TurnQueue) -> AsyncIterator[T]:
     """Give each of the rows that one client has asked for, and serve others between them."""
     turn = Turn(now)
     for row in rows:
         if turn.is_over:
-            await turn.pass_on()
+            await queue.pass_on(turn)
         yield row

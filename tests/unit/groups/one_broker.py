@@ -17,6 +17,7 @@ from minikafka.server.api import load_handlers
 from minikafka.server.group_service import GroupService
 from minikafka.server.machine import Machine
 from minikafka.server.services import Services
+from minikafka.transport.turn import TurnQueue
 
 from .dialogue import subscription
 
@@ -35,6 +36,7 @@ class OneBroker:
 
     context = SimpleNamespace(clock=Machine.clock)
     yielding = Services.yielding
+    turn_queue = TurnQueue()
 
     def __init__(self, log: dict[int, list[bytes]] | None = None, **config: Any) -> None:
         self.log: dict[int, list[bytes]] = {} if log is None else log
