@@ -237,11 +237,20 @@ class LeaderState:
         return ErrorCode.NONE, None
 
     def follower_fetch(
-        self, replica: int, broker_epoch: int, leader_epoch: int, fetch_offset: int, last_fetched_epoch: int, now: float
+        self,
+        replica: int,
+        broker_epoch: int,
+        leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+        now: float,
+        log_start: int = -1,
     ) -> FollowerFetch:
         """Take in a follower's position (R5) and propose its return to the ISR when it is due (R9).
 
-        A diverging follower changes nothing here: what it claims to have is not this log's.
+        A diverging follower changes nothing here: what it claims to have is not this log's. Nor does one that is to join with
+        records of its own before the start of this log: nobody can say whether they are the same, and it drops them with this
+        answer (found by simulation; in Kafka it may join, and lead, before).
         """
         error = self.validate_follower(replica, broker_epoch, leader_epoch)
         if error:
@@ -252,6 +261,8 @@ class LeaderState:
         log = self.partition.log
         if not log.log_start_offset <= fetch_offset <= log.log_end_offset:
             return FollowerFetch(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if 0 <= log_start < fetch_offset <= log.log_start_offset and replica not in self.isr.maximal:
+            return _ACCEPTED
         remote = self.remotes[replica]
         moved = remote.leo != fetch_offset
         remote.note_fetch(fetch_offset, log.log_end_offset, broker_epoch, now)

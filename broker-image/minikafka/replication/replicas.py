@@ -397,6 +397,7 @@ class ReplicaManager:
             asked.fetch_offset,
             asked.last_fetched_epoch,
             now,
+            asked.log_start_offset,
         )
         if self._moved:
             self.settle_moved()

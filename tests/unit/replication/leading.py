@@ -41,11 +41,18 @@ def produce(replica: Replica, records: int, now: float = 0.0) -> None:
 
 
 def fetch_at(
-    replica: Replica, follower: int, offset: int, now: float = 0.0, *, last_epoch: int = -1, broker_epoch: int = 1
+    replica: Replica,
+    follower: int,
+    offset: int,
+    now: float = 0.0,
+    *,
+    last_epoch: int = -1,
+    broker_epoch: int = 1,
+    log_start: int = -1,
 ) -> FollowerFetch:
     """``follower`` fetches at ``offset``: it has everything below."""
     leader = term(replica)
-    return leader.follower_fetch(follower, broker_epoch, leader.epoch, offset, last_epoch, now)
+    return leader.follower_fetch(follower, broker_epoch, leader.epoch, offset, last_epoch, now, log_start)
 
 
 def proposed(fetch: FollowerFetch) -> IsrProposal:

@@ -161,6 +161,18 @@ class TestExpand:
         fetch_at(leader, 2, 6, now=101.0)
         assert term(leader).maybe_shrink(101.0) is None
 
+    def test_not_with_records_that_may_be_another_leaders(self) -> None:
+        """All that it has lies before the leader's start, and is dropped with the answer: until then it would show what was never
+        committed, if it led (simulated schedule 73000330)."""
+        leader = lead((1, 2), records=3)
+        fetch_at(leader, 2, 3)
+        leader.partition.log.increment_log_start_offset(3)
+        assert fetch_at(leader, 3, 3, last_epoch=0, log_start=1).proposal is None
+        assert term(leader).remotes[3].leo == -1, "and it counts for nothing"
+        assert members(fetch_at(leader, 3, 3, log_start=3).proposal) == (1, 2, 3)
+        assert fetch_at(leader, 2, 3, now=7.0, last_epoch=0, log_start=1).error is ErrorCode.NONE
+        assert term(leader).remotes[2].last_caught_up == 7.0, "of a member it says nothing that was not known"
+
     def test_a_member_is_not_proposed_again(self) -> None:
         """R9: a fetch of a member changes nothing about the ISR."""
         leader = lead()
