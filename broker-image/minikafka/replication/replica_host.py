@@ -238,7 +238,7 @@ class ReplicaHost:
         if self._applied_once and CLUSTER_CONFIG not in records:
             names = [key.removeprefix(TOPIC) for key in records if key.startswith(TOPIC)]
         else:
-            names = list({**dict.fromkeys(image.topics), **dict.fromkeys(tp.topic for tp in self.logs.logs)})
+            names = [*image.topics, *(tp.topic for tp in self.logs.logs), *self._topic_ids]
             self._applied_once, until = True, math.inf
         looked_at: set[str] = set()
         # What goes wrong with some replicas of a topic must not keep the rest from their turns.

@@ -11,7 +11,7 @@ REPLICATION = (
     Bug("keep-deleted-log", "the log of a replica that is deleted or reassigned stays", "Kafka's stray logs", HOST,
         "            self._attempt(name, self._delete_log, tp)\n", ""),
     Bug("keep-stray-log", "a log of a topic that was deleted meanwhile stays", "KIP-516, Kafka's stray logs", HOST,
-        "            names = list({**dict.fromkeys(image.topics), **dict.fromkeys(tp.topic for tp in self.logs.logs)})\n",
+        "            names = [*image.topics, *(tp.topic for tp in self.logs.logs), *self._topic_ids]\n",
         "            names = list(image.topics)\n"),
     Bug("topic-by-name", "a topic that is made anew is taken for the one before it", "KIP-516", HOST,
         "        hosted = self._replicas.by_name.get(name, {})\n",

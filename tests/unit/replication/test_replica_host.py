@@ -279,6 +279,15 @@ class TestEnds:
         assert lab.partition is not old and lab.partition.log.log_end_offset == 0
         assert lab.host.logs.topic_ids[T0] == UUID(int=2)
 
+    def test_the_end_of_a_topic_that_is_not_here_is_told_also_where_everything_is_looked_at(self) -> None:
+        """A coordinator has what was committed for it, and need not have a replica."""
+        lab = Lab()
+        elsewhere = PartitionState((OTHER,), (OTHER,), OTHER)
+        lab.sees(lab.topic(elsewhere))
+        lab.host.reset()
+        assert TopicDeleted("t") in lab.sees(lab.deleted())
+        assert TopicDeleted("t") not in lab.sees()
+
     @pytest.mark.parametrize("meanwhile", ["deleted", "made anew", "reassigned"])
     def test_what_happened_while_the_broker_was_away_is_made_up_for(self, meanwhile: str) -> None:
         """Simulator bug keep-stray-log: a log of which nobody says any more that it is here is deleted at the first look."""
