@@ -39,7 +39,6 @@ SPEC = ApiSpec(
         "session_epoch": NO_SESSIONS,
         "forgotten_topics_data": NO_SESSIONS,
         "rack_id": "consumers are served by the leader (no KIP-392)",
-        "topics.partitions.log_start_offset": "leaders answer DeleteRecords without waiting for their followers",
         "cluster_id": "who fetches has registered with this cluster, or is a client",
         "topics.partitions.replica_directory_id": NO_DIRECTORY_IDS,
     },
