@@ -211,9 +211,14 @@ def test_a_broker_is_given_so_many_replicas() -> None:
         ) as why:
             refused()
         assert why.value.code is ErrorCode.POLICY_VIOLATION
+    for _ in range(2):
+        at.topics.create(NewTopic("b", assignment={0: (1, 2)}))
+        at.topics.delete("b")
     at.topics.create(NewTopic("b", assignment={0: (1, 2)}))
     assert at.partitions.reassign("b", 0, (2, 3)) is ErrorCode.NONE
     at.topics.delete("a")
+    with pytest.raises(KafkaError, match=r"broker 3 would have 4 replicas"):
+        at.topics.create(NewTopic("c", assignment=dict.fromkeys(range(3), (3,))))
     at.topics.create(NewTopic("c", assignment={0: (1, 2), 1: (1, 2)}))
     with pytest.raises(KafkaError, match=r"broker 2 would have 4 replicas"):
         at.topics.grow("c", 3, [[3, 2]], validate_only=False)

@@ -24,24 +24,26 @@ async def test_who_goes_on_has_one_turn_a_round(monkeypatch: pytest.MonkeyPatch)
     """200 connections had a turn of 5 ms each, in one round: who asked for little waited for all of them, 3 s and more."""
     monkeypatch.setattr("minikafka.transport.turn.TURN_SECONDS_MAX", -1.0)
     queue, done, most = TurnQueue(), 0, 0
+    begun, most_begun = 0, 0
 
     async def work() -> None:
-        nonlocal done
+        nonlocal begun, done
         await queue.first()
+        begun += 1
         async for _ in yielding(range(5), lambda: 0.0, queue):
             done += 1
 
     async def look() -> None:
-        nonlocal most
+        nonlocal most, most_begun
         while done < 100:
-            before = done
+            before, begun_before = done, begun
             await asyncio.sleep(0)
-            most = max(most, done - before)
+            most, most_begun = max(most, done - before), max(most_begun, begun - begun_before)
 
     looking = asyncio.ensure_future(look())
     await asyncio.gather(*(work() for _ in range(20)))
     await looking
-    assert most <= 2
+    assert most <= 2 and most_begun <= 2
 
 
 async def test_who_is_alone_begins_at_once() -> None:
