@@ -56,10 +56,14 @@ class LocalHandler(BaseHTTPRequestHandler):
     def has_token(self) -> bool:
         """Return whether the request has the token, where it needs one."""
         offered = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        found = self.token is None or hmac.compare_digest(offered.encode(), self.token.encode())
-        if found and isinstance(self.server, _Server):
+        return self.token is None or hmac.compare_digest(offered.encode(), self.token.encode())
+
+    def parse_request(self) -> bool:
+        """Read a request but for the body; who has the token is no stranger from then on."""
+        is_read = super().parse_request()
+        if is_read and isinstance(self.server, _Server) and self.has_token():
             self.server.strangers.pop(self.request, None)
-        return found
+        return is_read
 
     def is_allowed(self) -> bool:
         """Return whether the request has the token, where it needs one; else it is answered."""
@@ -147,11 +151,10 @@ class _Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection in place of the first that has shown no token, where there are too many."""
-        while len(self.strangers) >= CONNECTIONS_MAX:
-            first = next(iter(self.strangers), None)
-            if first is not None and self.strangers.pop(first, first) is None:
-                with suppress(OSError):  # it has gone
-                    first.shutdown(socket.SHUT_RDWR)  # which ends the thread that reads it
+        for first in list(self.strangers)[: max(len(self.strangers) + 1 - CONNECTIONS_MAX, 0)]:
+            self.strangers.pop(first, None)
+            with suppress(OSError):  # it has gone
+                first.shutdown(socket.SHUT_RDWR)  # which ends the thread that reads it
         self.strangers[request] = None
         super().process_request(request, client_address)
 
