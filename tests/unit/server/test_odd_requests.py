@@ -327,6 +327,7 @@ async def test_topics_of_one_request_are_made_and_written_together(
         return await commit(epoch, records)
 
     monkeypatch.setattr(store, "commit", counted)
+    monkeypatch.setattr("minikafka.transport.turn.TURN_SECONDS_MAX", 60.0)
     wishes = [new(name) for name in ("a", "b", "b", "c", ".")]
     rows = await created(cluster, 7, *wishes)
     assert codes(rows) == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
