@@ -1,6 +1,7 @@
 """Error codes of the Kafka protocol, by Kafka's own names (``org.apache.kafka.common.protocol.Errors``)."""
 
 from enum import IntEnum
+from typing import Any
 
 
 class ErrorCode(IntEnum):
@@ -197,3 +198,10 @@ class KafkaError(Exception):
         short = message if len(message) <= MESSAGE_MAX else f"{message[:MESSAGE_MAX]}..."
         super().__init__(short or code.name)
         self.code = code
+
+
+def error_fields(error: KafkaError | None) -> dict[str, Any]:
+    """The ``error_code`` and ``error_message`` of an answer's row."""
+    if error is None:
+        return {"error_code": ErrorCode.NONE, "error_message": None}
+    return {"error_code": error.code, "error_message": str(error)}

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from minikafka.controller.acls import chosen, known
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.error_answers import MESSAGES
-from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.protocol.errors import ErrorCode, KafkaError, error_fields
 from minikafka.protocol.wire import ROWS_MAX
 from minikafka.security.acls import (
     Acl,
@@ -39,12 +39,6 @@ def _require_authorizer(services: Services) -> None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, MESSAGES[ErrorCode.SECURITY_DISABLED])
 
 
-def _error_row(error: KafkaError | None) -> dict[str, Any]:
-    if error is None:
-        return {"error_code": ErrorCode.NONE, "error_message": None}
-    return {"error_code": error.code, "error_message": str(error)}
-
-
 def _filter(row: Any) -> AclFilter:
     return AclFilter(
         known(ResourceType, row.resource_type_filter),
@@ -72,13 +66,13 @@ async def describe(services: Services, ctx: RequestContext, request: Any) -> dic
         _require_authorizer(services)
         wish = _filter(request)
     except KafkaError as refused:
-        return {**_error_row(refused), "resources": []}
+        return {**error_fields(refused), "resources": []}
     resources = []
     for pattern, entries in services.metadata.image.acls.patterns().items():
         chosen = [entry for entry in entries if wish.matches_entry(entry)] if wish.matches_pattern(pattern) else []
         if chosen:
             resources.append({**_pattern(pattern), "acls": [_entry(entry) for entry in chosen]})
-    return {**_error_row(None), "resources": resources}
+    return {**error_fields(None), "resources": resources}
 
 
 def _pattern(pattern: Pattern) -> dict[str, Any]:
@@ -111,11 +105,11 @@ async def create(services: Services, ctx: RequestContext, request: Any) -> dict[
             found += await controller.submit(lambda c, part=part: c.acls.create(part))  # type: ignore[misc]
     except KafkaError as refused:
         if not found:
-            return {"results": [_error_row(refused) for _ in read]}
+            return {"results": [error_fields(refused) for _ in read]}
         found += [refused] * (len(acls) - len(found))
     results = iter(found)
     await services.metadata.caught_up()
-    return {"results": [_error_row(each if isinstance(each, KafkaError) else next(results)) for each in read]}
+    return {"results": [error_fields(each if isinstance(each, KafkaError) else next(results)) for each in read]}
 
 
 def _read(kind: Callable[[Any], Read], row: Any) -> Read | KafkaError:
@@ -134,11 +128,11 @@ async def delete(services: Services, ctx: RequestContext, request: Any) -> dict[
         _require_authorizer(services)
         found = iter(await _delete(services, filters))
     except KafkaError as refused:
-        return {"filter_results": [{**_error_row(refused), "matching_acls": []} for _ in read]}
+        return {"filter_results": [{**error_fields(refused), "matching_acls": []} for _ in read]}
     await services.metadata.caught_up()
     return {
         "filter_results": [
-            {**_error_row(each), "matching_acls": []} if isinstance(each, KafkaError) else _deleted(next(found))
+            {**error_fields(each), "matching_acls": []} if isinstance(each, KafkaError) else _deleted(next(found))
             for each in read
         ]
     }
@@ -170,8 +164,8 @@ async def _delete(services: Services, filters: Sequence[AclFilter]) -> list[list
 
 
 def _deleted(acls: list[Acl]) -> dict[str, Any]:
-    rows = [{**_error_row(None), **_pattern(acl.pattern), **_entry(acl.entry)} for acl in acls]
-    return {**_error_row(None), "matching_acls": rows}
+    rows = [{**error_fields(None), **_pattern(acl.pattern), **_entry(acl.entry)} for acl in acls]
+    return {**error_fields(None), "matching_acls": rows}
 
 
 SPECS = ((DESCRIBE, describe), (CREATE, create), (DELETE, delete))

@@ -10,7 +10,7 @@ from typing import Any
 
 from minikafka.controller.quotas import QuotaAlteration
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.protocol.errors import ErrorCode, KafkaError, error_fields
 from minikafka.quotas.entities import ENTITY_TYPES, IP, Entity, entity_of
 from minikafka.server.api.spec import ApiSpec
 from minikafka.server.request_context import RequestContext
@@ -95,8 +95,7 @@ async def alter(services: Services, ctx: RequestContext, request: Any) -> dict[s
     return {
         "entries": [
             {
-                "error_code": ErrorCode.NONE if refused is None else refused.code,
-                "error_message": None if refused is None else str(refused),
+                **error_fields(refused),
                 "entity": _parts(entity),
             }
             for entity, refused in results.items()

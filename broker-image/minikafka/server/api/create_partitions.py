@@ -7,7 +7,7 @@ from typing import Any
 
 from minikafka.controller.controller import Controller
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.protocol.errors import ErrorCode, KafkaError, error_fields
 from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
 from minikafka.server.request_context import RequestContext
 from minikafka.server.services import Services
@@ -31,8 +31,7 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
         "results": [
             {
                 "name": name,
-                "error_code": ErrorCode.NONE if error is None else error.code,
-                "error_message": None if error is None else str(error),
+                **error_fields(error),
             }
             for name, error in zip(topics, refused, strict=True)
         ]

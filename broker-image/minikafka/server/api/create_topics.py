@@ -11,7 +11,7 @@ from typing import Any
 from minikafka.controller.topics import NewTopic
 from minikafka.metadata.image import TopicState
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.protocol.errors import ErrorCode, KafkaError, error_fields
 from minikafka.server.api.configs import topic_settings
 from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
 from minikafka.server.request_context import RequestContext
@@ -52,19 +52,19 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
     results: list[dict[str, Any]] = []
     async for name in services.yielding(named):  # one answer for each, as in Kafka
         topic = found[name]
-        result: dict[str, Any] = {"name": name, "error_code": ErrorCode.NONE, "error_message": None}
-        if isinstance(topic, TopicState):
+        result: dict[str, Any] = {"name": name}
+        if isinstance(topic, KafkaError):
+            result |= error_fields(topic)
+        else:
+            result |= error_fields(None)
             result["topic_id"] = topic.topic_id
             result["num_partitions"] = len(topic.partitions)
             result["replication_factor"] = len(topic.partitions[0].replicas)
-            if ctx.api_version < WITH_SETTINGS:
-                pass
-            elif len(results) < SETTINGS_ANSWERED_MAX:
-                result["configs"] = topic_settings(services, topic.configs)
-            else:
-                result["topic_config_error_code"] = ErrorCode.POLICY_VIOLATION
-        else:
-            result["error_code"], result["error_message"] = topic.code, str(topic)
+            if ctx.api_version >= WITH_SETTINGS:
+                if len(results) < SETTINGS_ANSWERED_MAX:
+                    result["configs"] = topic_settings(services, topic.configs)
+                else:
+                    result["topic_config_error_code"] = ErrorCode.POLICY_VIOLATION
         results.append(result)
     return {"topics": results}
 

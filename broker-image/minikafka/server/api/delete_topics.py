@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.protocol.errors import ErrorCode, KafkaError, error_fields
 from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
 from minikafka.server.request_context import RequestContext
 from minikafka.server.services import Services
@@ -41,7 +41,7 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
         result = found[wish] if wish in found else next(deleted)
         response: dict[str, Any] = {"name": wish[0], "topic_id": wish[1], "error_code": result, "error_message": None}
         if isinstance(result, KafkaError):
-            response["error_code"], response["error_message"] = result.code, str(result)
+            response |= error_fields(result)
         elif topic is not None:
             response |= {"name": topic[0], "topic_id": topic[1]}
             if result:

@@ -9,7 +9,7 @@ from typing import Any
 
 from minikafka.controller.users import Deletion, Upsertion
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.protocol.errors import ErrorCode, KafkaError, error_fields
 from minikafka.security.scram import NUMBERS
 from minikafka.server.api.spec import ApiSpec
 from minikafka.server.request_context import RequestContext
@@ -51,8 +51,7 @@ async def alter(services: Services, ctx: RequestContext, request: Any) -> dict[s
         "results": [
             {
                 "user": name,
-                "error_code": ErrorCode.NONE if refused is None else refused.code,
-                "error_message": None if refused is None else str(refused),
+                **error_fields(refused),
             }
             for name, refused in results.items()
         ]
