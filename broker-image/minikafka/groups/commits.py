@@ -7,6 +7,7 @@ Rules: R18; KIP-211 for expiry, KIP-320 for leader epochs, KIP-496 for deletion.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from minikafka.groups.config import GroupConfig
 from minikafka.groups.group import Group
@@ -22,6 +23,13 @@ from minikafka.protocol.types import TopicPartition
 
 CommitRespond = Callable[[Mapping[TopicPartition, ErrorCode]], None]
 Finished = Callable[[ErrorCode, Now], None]
+Changes = Mapping[TopicPartition, CommittedOffset | None]
+"""Of offsets; None is a removal."""
+
+REMOVED_BYTES_MAX = 256 * 1024
+"""Of one batch of tombstones, of which there are as many as are needed."""
+_TOMBSTONE_BYTES_MAX = 320
+"""A topic's name, at most, and what is around the names."""
 
 
 class Commits:
@@ -34,12 +42,14 @@ class Commits:
         membership: GroupMembership,
         partition_of: Callable[[str], int],
         gone: Callable[[Group, str, Now], None],
+        topic_id: Callable[[str], bytes | None],
     ) -> None:
         self._config = config
         self._log = log
         self._membership = membership
         self._partition_of = partition_of
         self._gone = gone
+        self._topic_id = topic_id
 
     # -- OffsetCommit -------------------------------------------------------------------------------
 
@@ -90,12 +100,12 @@ class Commits:
     def _write(
         self,
         group: Group,
-        changes: Mapping[TopicPartition, CommittedOffset | None],
+        changes: Changes,
         now: Now,
         finished: Finished,
         extra: Iterable[GroupRecord] = (),
     ) -> None:
-        """Write changes of offsets; None is a removal. `finished` is called as OffsetsLog.write calls it."""
+        """Write changes of offsets. `finished` is called as OffsetsLog.write calls it."""
         try:
             records = [*offset_records(group.group_id, changes), *extra]
         except UnstorableGroupRecord:
@@ -122,31 +132,60 @@ class Commits:
         """Visible offsets; all of them when `wanted` is None. A group nobody knows has none."""
         if group is None:
             return FetchResult(ErrorCode.NONE, dict.fromkeys(wanted or ()))
+        offsets = group.offsets.all()
         if wanted is None:
-            return FetchResult(ErrorCode.NONE, dict(group.offsets.all()))
-        return FetchResult(ErrorCode.NONE, {tp: group.offsets.get(tp) for tp in wanted})
+            return FetchResult(ErrorCode.NONE, {tp: offsets[tp] for tp in offsets if self._counts(tp, offsets[tp])})
+        found = ((tp, offsets.get(tp)) for tp in wanted)
+        return FetchResult(
+            ErrorCode.NONE, {tp: each if each is not None and self._counts(tp, each) else None for tp, each in found}
+        )
+
+    def _counts(self, partition: TopicPartition, committed: CommittedOffset) -> bool:
+        """Whether the topic that it was committed in is there. Another may have the name by now, with other records."""
+        topic_id = self._topic_id(partition.topic)
+        return topic_id is not None and committed.topic_id in (None, topic_id)
 
     # -- removal ------------------------------------------------------------------------------------
 
-    def expire(self, group: Group, now: Now) -> None:
-        """Remove offsets past offsets.retention.minutes, and the group when nothing is left (KIP-211)."""
-        expired = self._expired(group, now)
+    def clean(self, group: Group, partitions: Iterable[TopicPartition], now: Now, *, expire: bool) -> None:
+        """Remove what was committed in topics that are gone, of these partitions.
+
+        Args:
+            expire: also what is past offsets.retention.minutes, and the group when nothing is left (KIP-211).
+        """
+        offsets, gone, left = group.offsets, [], []
+        for partition in partitions:
+            committed = offsets.get(partition)
+            if committed is None:
+                continue
+            if not self._counts(partition, committed):
+                if not offsets.is_pending(partition):  # a tombstone would come after the commit that is under way
+                    gone.append(partition)
+                continue
+            left.append(partition)
+            if committed.topic_id is None:  # a record of an earlier version: from now on it is known
+                offsets.restore(partition, committed._replace(topic_id=self._topic_id(partition.topic)))
+        if gone:
+            self.remove(group, gone, now, lambda _error, _at: None)
+        if not expire:
+            return
+        expired = self._expired(group, left, now)
         if expired or self._is_forgettable(group):
             self.remove(group, expired, now, lambda _error, _at: None, group_goes="expired")
 
-    def _expired(self, group: Group, now: Now) -> list[TopicPartition]:
-        retention = self._config.offsets_retention_ms
+    def _expired(self, group: Group, partitions: Iterable[TopicPartition], now: Now) -> list[TopicPartition]:
+        expired = partial(group.offsets.expired, partitions, now.unix_ms, self._config.offsets_retention_ms)
         if group.protocol_type is None:
-            return group.offsets.expired(now.unix_ms, retention, idle_since_ms=None)
+            return expired(idle_since_ms=None)
         if group.state is GroupState.EMPTY:
-            return group.offsets.expired(now.unix_ms, retention, idle_since_ms=group.state_since_ms)
+            return expired(idle_since_ms=group.state_since_ms)
         if (
             group.state is GroupState.STABLE
             and group.protocol_type == CONSUMER_PROTOCOL_TYPE
             and group.subscription is not None
         ):
             # of a living group only topics that nobody reads any more
-            return group.offsets.expired(now.unix_ms, retention, idle_since_ms=None, except_topics=group.subscription)
+            return expired(idle_since_ms=None, except_topics=group.subscription)
         return []
 
     @staticmethod
@@ -169,19 +208,35 @@ class Commits:
                 are next looked over for their expiry, as in Kafka; its owner may be about to delete it, or to commit again.
         """
         known = group.offsets.all()
-        changes: dict[TopicPartition, CommittedOffset | None] = {tp: None for tp in partitions if tp in known}
+        changes: Changes = {tp: None for tp in partitions if tp in known}
         empty = group.state is GroupState.EMPTY and not group.pending and len(changes) == len(known)
         reason = group_goes if empty else None
         # a group of generation 0 never had a record of its own
         tombstone: list[GroupRecord] = [(group_key(group.group_id), None)] if reason and group.generation > 0 else []
 
-        def done(error: ErrorCode, at: Now) -> None:
-            # a member or a commit that came meanwhile has its record after the tombstone, and keeps the group alive
-            if error is ErrorCode.NONE and reason is not None and self._is_forgettable(group):
-                self._gone(group, reason, at)
-            finished(error, at)
+        batches = self._in_batches(group, changes) or [{}]
+        outcomes: dict[int, ErrorCode] = {}
 
-        if changes or tombstone:
-            self._write(group, changes, now, done, tombstone)
-        else:
-            done(ErrorCode.NONE, now)
+        def done(number: int, error: ErrorCode, at: Now) -> None:
+            outcomes[number] = error
+            if len(outcomes) < len(batches):
+                return
+            failed = next(filter(None, outcomes.values()), ErrorCode.NONE)
+            # a member or a commit that came meanwhile has its record after the tombstone, and keeps the group alive
+            if failed is ErrorCode.NONE and reason is not None and self._is_forgettable(group):
+                self._gone(group, reason, at)
+            finished(failed, at)
+
+        if not (changes or tombstone):
+            done(0, ErrorCode.NONE, now)
+            return
+        for number, batch in enumerate(batches):
+            extra = tombstone if number == len(batches) - 1 else ()
+            self._write(group, batch, now, partial(done, number), extra)
+
+    @staticmethod
+    def _in_batches(group: Group, changes: Changes) -> list[Changes]:
+        """All in one would be refused, again and again, where that is larger than a message may be."""
+        rows = list(changes.items())
+        size = max(1, REMOVED_BYTES_MAX // (_TOMBSTONE_BYTES_MAX + len(group.group_id.encode(errors="replace"))))
+        return [dict(rows[begun : begun + size]) for begun in range(0, len(rows), size)]

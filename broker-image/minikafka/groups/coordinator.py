@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 
+from minikafka.groups.cleaning import Cleaner
 from minikafka.groups.commits import CommitRespond, Commits
 from minikafka.groups.config import GroupConfig
 from minikafka.groups.group import Group, JoinRespond, SyncRespond
@@ -59,6 +60,7 @@ class GroupCoordinator:
         partitions: number of partitions of ``__consumer_offsets``; may be set again while no group is loaded.
         append: see :class:`~minikafka.groups.offsets_log.Append`.
         new_id: a fresh unique text each time, for member ids (a UUID).
+        topic_id: the id of the topic that has a name now, 16 bytes; None: there is none.
         on_rebalanced: told of each completed rebalance: group id, generation, number of members, reason.
         on_deleted: told of each group that is gone: group id, reason.
     """
@@ -69,6 +71,7 @@ class GroupCoordinator:
         partitions: int,
         append: Append,
         new_id: Callable[[], str],
+        topic_id: Callable[[str], bytes | None],
         *,
         on_rebalanced: Callable[[str, int, int, str], None] = lambda *_: None,
         on_deleted: Callable[[str, str], None] = lambda *_: None,
@@ -87,7 +90,8 @@ class GroupCoordinator:
             on_rebalanced(group.group_id, group.generation, len(group.members), group.rebalance_reason)
 
         self._membership = GroupMembership(config, self._timers, self._store, new_id, rebalanced)
-        self._commits = Commits(config, self._log, self._membership, self.partition_of, self._forget)
+        self._commits = Commits(config, self._log, self._membership, self.partition_of, self._forget, topic_id)
+        self._cleaner = Cleaner(self._groups, self._commits, self._timers)
         self._retention = self._timers.timer(self._check_retention)
 
     # -- time ---------------------------------------------------------------------------------------
@@ -101,13 +105,12 @@ class GroupCoordinator:
         return self._timers.next_deadline()
 
     def tick(self, now: Now) -> None:
-        """Do what is due: end sessions, complete rebalances, give up on writes, expire offsets."""
+        """Do what is due: end sessions, complete rebalances, give up on writes, look over offsets."""
         self._timers.run(now)
 
     def _check_retention(self, now: Now) -> None:
         self._retention.set(now.after_ms(self._config.offsets_retention_check_interval_ms))
-        for group in list(self._groups.values()):
-            self._commits.expire(group, now)
+        self._cleaner.look_over_all(now, expire=True)
 
     # -- ownership ----------------------------------------------------------------------------------
 
@@ -136,7 +139,9 @@ class GroupCoordinator:
             return
         self._loading.remove(partition)
         self._owned.add(partition)
-        for group in replay.groups():
+        found = list(replay.groups())
+        self._cleaner.look_over([group.group_id for group in found if len(group.offsets)], now)
+        for group in found:
             self._groups[group.group_id] = group
             for member in group.members.values():
                 self._membership.restart_session(group, member, now)
@@ -306,12 +311,9 @@ class GroupCoordinator:
         else:
             answer(ErrorCode.NONE)
 
-    def forget_topics(self, topics: Collection[str], now: Now) -> None:
-        """Topics were deleted: so are the offsets in them, in every group."""
-        for group in list(self._groups.values()):
-            gone = [tp for tp in group.offsets.all() if tp.topic in topics]
-            if gone:
-                self._commits.remove(group, gone, now, lambda _error, _at: None)
+    def topics_deleted(self, now: Now) -> None:
+        """Topics were deleted: nobody is told of an offset in them any more, and soon each goes."""
+        self._cleaner.look_over_all(now, expire=False)
 
     # -- administration -----------------------------------------------------------------------------
 

@@ -95,6 +95,7 @@ class GroupHost:
         clock: where time comes from, and timers.
         log: see :class:`InternalTopic`.
         partition_count: partitions of a topic in this broker's metadata, 0 when there is no such topic.
+        topic_id: see :class:`~minikafka.groups.coordinator.GroupCoordinator`.
         new_id: a fresh unique text each time, for member ids.
         observer: see :class:`GroupObserver`.
         load_slice: seconds; see `LOAD_SLICE_SECONDS`.
@@ -108,6 +109,7 @@ class GroupHost:
         clock: Clock,
         log: InternalTopic,
         partition_count: Callable[[str], int],
+        topic_id: Callable[[str], bytes | None],
         new_id: Callable[[], str],
         observer: GroupObserver,
         load_slice: float = LOAD_SLICE_SECONDS,
@@ -119,8 +121,6 @@ class GroupHost:
         self.load_slice = load_slice
         self._leading: set[int] = set()
         self._loads: dict[int, _Load] = {}
-        self._deleted_meanwhile: dict[int, set[str]] = {}
-        """Topics that were deleted while a partition was being loaded."""
         self._retries: dict[int, object] = {}
         self._retry_seconds: dict[int, float] = {}
         self._armed_for: float | None = None
@@ -131,6 +131,7 @@ class GroupHost:
             offsets_partitions,
             self._append,
             new_id,
+            topic_id,
             on_rebalanced=lambda group, generation, members, reason: observer.emit(
                 "group_rebalanced", group=group, generation=generation, members=members, reason=reason
             ),
@@ -201,7 +202,6 @@ class GroupHost:
         if not is_leader:
             self._leading.discard(partition)
             self._loads.pop(partition, None)
-            self._deleted_meanwhile.pop(partition, None)
             self._forget_failures(partition)
             self.coordinator.unload(partition, self._now())
         elif not self._is_loaded(partition):
@@ -282,8 +282,6 @@ class GroupHost:
             self._observer.warn(f"{OFFSETS_TOPIC}-{load.partition} offset {offset} {PASSED_OVER}: {reason}")
         self.coordinator.finish_loading(load.partition, replay, self._now())
         del self._loads[load.partition]
-        if gone := self._deleted_meanwhile.pop(load.partition, None):
-            self.coordinator.forget_topics(sorted(gone), self._now())
         self._forget_failures(load.partition)
         if replay.records:
             self._observer.emit(
@@ -319,11 +317,9 @@ class GroupHost:
         if self._retry_seconds.pop(partition, None) is not None:
             self._observer.recovered(_loading_of(partition))
 
-    def topics_deleted(self, topics: Collection[str]) -> None:
-        """Offsets in topics that no longer exist go with them; of groups that are being loaded, when they are."""
-        for partition in (*self._loads, *self._retries):
-            self._deleted_meanwhile.setdefault(partition, set()).update(topics)
-        self.coordinator.forget_topics(topics, self._now())
+    def topics_deleted(self) -> None:
+        """Offsets in topics that no longer exist go with them."""
+        self.coordinator.topics_deleted(self._now())
         self._arm()
 
     # -- the log ------------------------------------------------------------------------------------

@@ -38,6 +38,10 @@ class CommittedOffsets:
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
         return self._values.get(partition)
 
+    def is_pending(self, partition: TopicPartition) -> bool:
+        """Whether a write of it is under way."""
+        return partition in self._pending
+
     def restore(self, partition: TopicPartition, committed: CommittedOffset | None) -> None:
         """Replay one record of the log; None is a tombstone."""
         if committed is None:
@@ -66,20 +70,22 @@ class CommittedOffsets:
 
     def expired(
         self,
+        partitions: Iterable[TopicPartition],
         now_ms: int,
         retention_ms: int,
         *,
         idle_since_ms: int | None,
         except_topics: Collection[str] = (),
     ) -> list[TopicPartition]:
-        """Offsets that have outlived their retention (KIP-211).
+        """Those of these partitions whose offset has outlived its retention (KIP-211).
 
         It counts from `idle_since_ms`, when the group lost its last member, or from the commit when that is None. A
         commit that brought its own expiry keeps it. Offsets with a write under way stay.
         """
         found = []
-        for partition, committed in self._values.items():
-            if partition.topic in except_topics or partition in self._pending:
+        for partition in partitions:
+            committed = self._values.get(partition)
+            if committed is None or partition.topic in except_topics or partition in self._pending:
                 continue
             if committed.expire_timestamp_ms != NO_TIMESTAMP:
                 if now_ms >= committed.expire_timestamp_ms:

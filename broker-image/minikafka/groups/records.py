@@ -1,6 +1,6 @@
 """Kafka's record formats in ``__consumer_offsets``: what a committed offset and a group look like on disk.
 
-Written: ``OffsetCommitKey`` v1 with ``OffsetCommitValue`` v3 (v1 when the commit carried its own retention, which only
+Written: ``OffsetCommitKey`` v1 with ``OffsetCommitValue`` v4 (v1 when the commit carried its own retention, which only
 v1 can hold), ``GroupMetadataKey`` v2 with ``GroupMetadataValue`` v3. Read: every version Kafka defined so far. A key or
 value starts with its version as an int16; a null value is a tombstone. Keys of other versions belong to newer group
 protocols (KIP-848, KIP-932) and are left alone.
@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from minikafka.protocol.types import TopicPartition
+from minikafka.protocol.wire import uvarint
 
 NO_EPOCH = -1
 NO_TIMESTAMP = -1
@@ -23,6 +24,9 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _STRING_BYTES_MAX = 32767
+_TOPIC_ID_TAG, _TOPIC_ID_BYTES = 0, 16
+_TOPIC_ID_FIELD = bytes((1, _TOPIC_ID_TAG, _TOPIC_ID_BYTES))
+"""One tagged field, and what comes before its value."""
 
 
 class MalformedGroupRecord(ValueError):
@@ -56,6 +60,8 @@ class CommittedOffset(NamedTuple):
     commit_timestamp_ms: int = NO_TIMESTAMP
     expire_timestamp_ms: int = NO_TIMESTAMP
     """When a commit before version 5 asked for a retention of its own; -1: offsets.retention.minutes."""
+    topic_id: bytes | None = None
+    """Of 16 bytes: another topic of that name has another. None in records of versions before 4."""
 
 
 class StoredMember(NamedTuple):
@@ -89,7 +95,7 @@ def offset_key(group_id: str, topic_partition: TopicPartition) -> bytes:
 
 
 def offset_value(committed: CommittedOffset) -> bytes:
-    """``OffsetCommitValue`` v3, or v1 when there is an expiry to keep."""
+    """``OffsetCommitValue`` v4, or v1 when there is an expiry to keep."""
     if committed.expire_timestamp_ms != NO_TIMESTAMP:
         return (
             _int16(1)
@@ -99,11 +105,12 @@ def offset_value(committed: CommittedOffset) -> bytes:
             + _INT64.pack(committed.expire_timestamp_ms)
         )
     return (
-        _int16(3)
+        _int16(4)
         + _INT64.pack(committed.offset)
         + _INT32.pack(committed.leader_epoch)
-        + _string(committed.metadata)
+        + _compact_string(committed.metadata)
         + _INT64.pack(committed.commit_timestamp_ms)
+        + (b"\0" if committed.topic_id is None else _TOPIC_ID_FIELD + committed.topic_id)
     )
 
 
@@ -153,7 +160,10 @@ def read_offset_value(value: bytes) -> CommittedOffset:
     metadata = reader.string()
     committed_at = reader.int64()
     expires_at = reader.int64() if version == 1 else NO_TIMESTAMP
-    return CommittedOffset(offset, epoch, metadata, committed_at, expires_at)
+    topic_id = reader.tags().get(_TOPIC_ID_TAG) if reader.flexible else None
+    if topic_id is not None and len(topic_id) != _TOPIC_ID_BYTES:
+        raise MalformedGroupRecord(f"a topic id of {len(topic_id)} bytes")
+    return CommittedOffset(offset, epoch, metadata, committed_at, expires_at, topic_id)
 
 
 def read_group_value(value: bytes) -> StoredGroup:
@@ -174,9 +184,9 @@ def _read_member(reader: _Reader, version: int) -> StoredMember:
     client_id, client_host = reader.string(), reader.string()
     rebalance_timeout = reader.int32() if version >= 1 else -1
     session_timeout = reader.int32()
-    subscription, assignment = reader.bytes(), reader.bytes()
+    subscription, assignment = reader.blob(), reader.blob()
     if reader.flexible:
-        reader.skip_tags()
+        reader.tags()
     if rebalance_timeout < 0:  # version 0 had one timeout for both
         rebalance_timeout = session_timeout
     return StoredMember(
@@ -248,7 +258,7 @@ class _Reader:
             raise MalformedGroupRecord("null where a string must be")
         return text
 
-    def bytes(self) -> bytes:
+    def blob(self) -> bytes:
         return self._take(self.uvarint() - 1 if self.flexible else self.int32())
 
     def array_size(self) -> int:
@@ -257,10 +267,9 @@ class _Reader:
             raise MalformedGroupRecord(f"an array of {size} members in {len(self._data)} bytes")
         return size
 
-    def skip_tags(self) -> None:
-        for _ in range(self.uvarint()):
-            self.uvarint()
-            self._take(self.uvarint())
+    def tags(self) -> dict[int, bytes]:
+        """The tagged fields (KIP-482), by their numbers."""
+        return {self.uvarint(): self._take(self.uvarint()) for _ in range(self.uvarint())}
 
 
 def _int16(value: int) -> bytes:
@@ -268,10 +277,21 @@ def _int16(value: int) -> bytes:
 
 
 def _string(text: str) -> bytes:
+    raw = _encoded(text)
+    return _INT16.pack(len(raw)) + raw
+
+
+def _compact_string(text: str) -> bytes:
+    raw = _encoded(text)
+    return uvarint(len(raw) + 1) + raw
+
+
+def _encoded(text: str) -> bytes:
+    """What fits into answers that are not flexible, too."""
     raw = text.encode(errors="replace")
     if len(raw) > _STRING_BYTES_MAX:
         raise UnstorableGroupRecord(f"{text[:40]!r}... has {len(raw)} bytes, at most {_STRING_BYTES_MAX} can be stored")
-    return _INT16.pack(len(raw)) + raw
+    return raw
 
 
 def _nullable_string(text: str | None) -> bytes:

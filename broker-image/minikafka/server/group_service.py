@@ -57,6 +57,7 @@ class GroupService:
         log: see :class:`~minikafka.groups.host.InternalTopic`.
         ensure_offsets_topic: creates ``__consumer_offsets`` if need be; may raise KafkaError.
         partition_count: partitions of a topic in this broker's metadata, 0 when there is no such topic.
+        topic_id: see :class:`~minikafka.groups.coordinator.GroupCoordinator`.
         partition_leader: broker id, -1 when there is none.
         endpoint_of: (host, port) of a live broker for a listener.
         clock: see there.
@@ -75,6 +76,7 @@ class GroupService:
         log: InternalTopic,
         ensure_offsets_topic: Callable[[], Awaitable[None]],
         partition_count: Callable[[str], int],
+        topic_id: Callable[[str], bytes | None],
         partition_leader: Callable[[str, int], int],
         endpoint_of: Callable[[int, str], tuple[str, int] | None],
         clock: Clock,
@@ -86,6 +88,7 @@ class GroupService:
     ) -> None:
         self._ensure_offsets_topic = ensure_offsets_topic
         self.partition_count = partition_count
+        self.topic_id = topic_id
         self._partition_leader = partition_leader
         self._endpoint_of = endpoint_of
         self.host = GroupHost(
@@ -94,6 +97,7 @@ class GroupService:
             clock=clock,
             log=log,
             partition_count=partition_count,
+            topic_id=topic_id,
             new_id=new_id,
             observer=_SupervisedEvents(emit, warn, supervisor),
             load_slice=load_slice,
@@ -113,6 +117,10 @@ class GroupService:
             state = metadata.image.topics.get(topic)
             return 0 if state is None else len(state.partitions)
 
+        def topic_id(topic: str) -> bytes | None:
+            state = metadata.image.topics.get(topic)
+            return None if state is None else state.topic_id.bytes
+
         def partition_leader(topic: str, partition: int) -> int:
             state = metadata.image.partition(topic, partition)
             return -1 if state is None else state.leader
@@ -127,6 +135,7 @@ class GroupService:
             log=log,
             ensure_offsets_topic=ensure_offsets_topic,
             partition_count=partition_count,
+            topic_id=topic_id,
             partition_leader=partition_leader,
             endpoint_of=endpoint_of,
             clock=context.clock,
@@ -150,9 +159,9 @@ class GroupService:
         """See :meth:`GroupHost.role_changed`."""
         self.host.role_changed(partition)
 
-    def topics_deleted(self, topics: Collection[str]) -> None:
+    def topics_deleted(self) -> None:
         """Offsets in topics that no longer exist go with them."""
-        self.host.topics_deleted(topics)
+        self.host.topics_deleted()
 
     # -- requests -----------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ class HostedGroups(Protocol):
 
     def role_changed(self, partition: HostedPartition) -> None: ...
 
-    def topics_deleted(self, topics: Collection[str]) -> None: ...
+    def topics_deleted(self) -> None: ...
 
 
 class PartitionHost:
@@ -182,7 +182,7 @@ class PartitionHost:
             case MetadataCaughtUp():
                 self._tell_ahead("")
             case TopicDeleted():
-                self._groups.topics_deleted([effect.topic])
+                self._groups.topics_deleted()
             case TopicFailed():
                 self._topic_failed(effect)
 

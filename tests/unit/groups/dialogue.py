@@ -88,12 +88,15 @@ class Lab:
         self.under_way: list[Done] = []
         self.rebalances: list[tuple[str, int, int, str]] = []
         self.deleted: list[tuple[str, str]] = []
-        ids = count(1)
+        self.topics = {topic: name.encode().ljust(16, b".") for topic, name in (("ledger", "one"), ("audit", "two"))}
+        """The ids of the topics that there are."""
+        ids = self.ids = count(1)
         self.coordinator = GroupCoordinator(
             self.config,
             partitions,
             self._append,
             lambda: f"#{next(ids)}",
+            self.topics.get,
             on_rebalanced=lambda *event: self.rebalances.append(event),
             on_deleted=lambda *event: self.deleted.append(event),
         )
@@ -117,6 +120,14 @@ class Lab:
         """Decide the oldest write that is under way."""
         self.under_way.pop(0)(error, self.now)
 
+    def delete_topic(self, topic: str, *, anew: bool = False) -> None:
+        """Delete a topic, and have what was committed in it cleaned; or make another of its name."""
+        del self.topics[topic]
+        if anew:
+            self.topics[topic] = f"{next(self.ids)}".encode().ljust(16, b".")
+        self.coordinator.topics_deleted(self.now)
+        self.coordinator.tick(self.now)
+
     def records(self, partition: int = 0) -> list[tuple[int, bytes, bytes | None]]:
         """The log of a partition as a new coordinator would read it."""
         rows = [(key, value) for p, key, value in self.log if p == partition]
@@ -125,6 +136,8 @@ class Lab:
     def successor(self, **config: Any) -> Lab:
         """Another broker that has loaded this one's log."""
         other = Lab(load=False, **config)
+        other.topics.clear()
+        other.topics.update(self.topics)
         other.seconds = self.seconds
         other.coordinator.load(0, self.records(), other.now)
         return other
@@ -216,6 +229,7 @@ class Lab:
             said.get("metadata", ""),
             self.now.unix_ms,
             said.get("expires", -1),
+            self.topics.get(at.topic),
         )
         request = CommitRequest(
             said.get("group", GROUP),

@@ -41,6 +41,8 @@ class OneBroker:
     def __init__(self, log: dict[int, list[bytes]] | None = None, **config: Any) -> None:
         self.log: dict[int, list[bytes]] = {} if log is None else log
         self.topics = {"ledger": 2, OFFSETS_TOPIC: PARTITIONS}
+        self.made_anew: dict[str, UUID] = {}
+        """Topics that have another id than at first."""
         self.topic_error: Exception | None = None
         self.append_error = ErrorCode.NONE
         self.read_error: Exception | None = None
@@ -54,6 +56,7 @@ class OneBroker:
             log=self,
             ensure_offsets_topic=self._ensure,
             partition_count=lambda topic: self.topics.get(topic, 0),
+            topic_id=lambda topic: self._id_of(topic).bytes if topic in self.topics else None,
             partition_leader=lambda _topic, partition: BROKER_ID if partition in self.log_leaders else -1,
             endpoint_of=lambda broker, listener: ("host", 9092) if (broker, listener) == (BROKER_ID, "PLAIN") else None,
             clock=Machine.clock,
@@ -66,6 +69,14 @@ class OneBroker:
             name_of=lambda topic_id: next((name for name in self.topics if id_of(name) == topic_id), None),
             id_of=lambda name: id_of(name) if name in self.topics else None,
         )
+
+    def _id_of(self, topic: str) -> UUID:
+        return self.made_anew.get(topic, id_of(topic))
+
+    def make_anew(self, topic: str) -> None:
+        """Delete a topic, and make another of its name."""
+        self.made_anew[topic] = uuid4()
+        self.groups.topics_deleted()
 
     def lead(self) -> None:
         for partition in range(PARTITIONS):

@@ -44,12 +44,21 @@ def test_offset_commit_key_v1() -> None:
     assert read_key(b"\0\0" + golden[2:]) == OffsetKey("bank", LEDGER)  # version 0 is the same
 
 
-def test_offset_commit_value_v3() -> None:
-    """OffsetCommitValue.json v3: offset, leaderEpoch, metadata, commitTimestamp."""
-    golden = bytes.fromhex("0003000000000000002a0000000700026f6b0000018bcfe56800")
-    committed = CommittedOffset(42, 7, "ok", 1_700_000_000_000)
+@pytest.mark.parametrize(
+    ("topic_id", "tags"), [(bytes(range(1, 17)), "0100100102030405060708090a0b0c0d0e0f10"), (None, "00")]
+)
+def test_offset_commit_value_v4(topic_id: bytes | None, tags: str) -> None:
+    """OffsetCommitValue.json v4, as Apache Kafka 4.3 writes it: offset, leaderEpoch, metadata, commitTimestamp, tags."""
+    golden = bytes.fromhex("0004000000000000002a00000007036f6b0000018bcfe56800" + tags)
+    committed = CommittedOffset(42, 7, "ok", 1_700_000_000_000, topic_id=topic_id)
     assert offset_value(committed) == golden
     assert read_offset_value(golden) == committed
+
+
+def test_a_topic_id_of_another_length() -> None:
+    value = bytes.fromhex("0004000000000000002a00000007036f6b0000018bcfe568000100020102")
+    with pytest.raises(MalformedGroupRecord, match="topic id of 2 bytes"):
+        read_offset_value(value)
 
 
 def test_offset_commit_value_v1_keeps_an_expiry() -> None:
@@ -61,13 +70,13 @@ def test_offset_commit_value_v1_keeps_an_expiry() -> None:
 
 
 def test_other_versions_of_offset_commit_value_are_read() -> None:
-    """0 and 2: no epoch, no expiry; 4: flexible."""
+    """0 and 2: no epoch, no expiry; 3: no topic's id."""
     body = struct.pack(">q", 42) + text("ok") + struct.pack(">q", 9)
     expected = CommittedOffset(42, -1, "ok", 9)
     assert read_offset_value(b"\0\0" + body) == expected
     assert read_offset_value(b"\0\2" + body) == expected
-    flexible = b"\0\4" + struct.pack(">qi", 42, 7) + b"\x03ok" + struct.pack(">q", 9) + b"\0"
-    assert read_offset_value(flexible) == CommittedOffset(42, 7, "ok", 9)
+    with_epoch = b"\0\3" + struct.pack(">qi", 42, 7) + text("ok") + struct.pack(">q", 9)
+    assert read_offset_value(with_epoch) == CommittedOffset(42, 7, "ok", 9)
 
 
 def test_group_metadata_key_v2() -> None:

@@ -80,6 +80,7 @@ class Coordinator:
             log=internal,
             ensure_offsets_topic=ensure,
             partition_count=lambda _: 1,
+            topic_id=lambda _topic: bytes(16),
             partition_leader=lambda _topic, _index: 1,
             endpoint_of=lambda _id, _listener: ("h", 1),
             clock=Machine.clock._replace(now=self.now),

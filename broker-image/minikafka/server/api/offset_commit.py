@@ -33,7 +33,7 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
     for topic, name in zip(request.topics, names, strict=True):
         if name is None:
             continue
-        count = services.groups.partition_count(name)
+        count, topic_id = services.groups.partition_count(name), services.groups.topic_id(name)
         for row in topic.partitions:
             if 0 <= row.partition_index < count:
                 offsets[TopicPartition(name, row.partition_index)] = CommittedOffset(
@@ -42,6 +42,7 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
                     row.committed_metadata or "",
                     now_ms,
                     expires,
+                    topic_id,
                 )
     results = await services.groups.commit(_request(request, offsets)) if offsets else {}
     return {
