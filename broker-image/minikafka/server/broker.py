@@ -121,7 +121,7 @@ class Broker:
             context.clock.now,
             rate_of=lambda host: self.metadata.image.quotas.connection_rate(host),
         )
-        turn_queue = TurnQueue()
+        turn_queue = TurnQueue(context.clock.now)
         self.topics = TopicRequests(self.membership, self.metadata, context.clock.now, turn_queue)
 
         # the replicas, and their logs

@@ -32,7 +32,7 @@ from minikafka.server.request_context import STRICT_SINCE
 from minikafka.server.throttling import Muting
 from minikafka.transport.framing import FrameProtocol
 from minikafka.transport.request_memory import RequestMemory
-from minikafka.transport.turn import Turn
+from minikafka.transport.turn import ASKED_BY, Turn
 
 if TYPE_CHECKING:
     from minikafka.server.services import Services
@@ -423,6 +423,7 @@ class ClientConnection(FrameProtocol):
 
     async def _run_cold(self) -> None:
         turn = Turn(self.services.context.clock.now)
+        ASKED_BY.set(self.asked_by)
         try:
             while self._cold:
                 self._look_at_answers()
@@ -451,6 +452,13 @@ class ClientConnection(FrameProtocol):
             self._cold_task = None
             if _BEHIND in self._held and self.loop is not None:
                 self.loop.call_soon(self.release_frames, _BEHIND)
+
+    @property
+    def asked_by(self) -> str:
+        """Who shares turns, and threads, with nobody else; all who have not logged in are one."""
+        if self.door is not None and not self.door.is_open:
+            return ""
+        return self.client_host if self.principal == ANONYMOUS else self.principal
 
     @property
     def serves_brokers_only(self) -> bool:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextvars import ContextVar
 from typing import TypeVar
 
 T = TypeVar("T")
 
 TURN_SECONDS_MAX = 0.005
 """After so long with the work of one client others are served."""
+
+WOKEN_MAX = 64
+"""Of those who wait for a turn, in one round of the event loop."""
+
+ASKED_BY: ContextVar[str] = ContextVar("asked by", default="")
+"""The user for whom a task works, who shares turns with nobody else."""
 
 
 class Turn:
@@ -36,19 +43,38 @@ class Turn:
 
 
 class TurnQueue:
-    """Those who wait for a turn, or for another one, of which one has it in each round of the event loop.
+    """Those who wait for a turn, or for another one, of whom some have it in each round of the event loop.
 
-    However many connections ask for much, whoever asks for little waits for one turn, and not for one of each of them.
+    However many connections ask for much, whoever asks for little waits for a few turns, and not for one of each of them. Nor do
+    those who ask for much wait for all who ask for little: where these take long in each round, the turns have half as long.
+    Users have turns by turns (:data:`ASKED_BY`), of each the one that has waited for longest.
+
+    Args:
+        now: seconds.
     """
 
-    def __init__(self) -> None:
-        self._waiting: deque[asyncio.Future[None]] = deque()
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        """By user, whose turn is next first."""
+        self._again: deque[asyncio.Future[None]] = deque()
+        """Those that were woken when there was no time left for them."""
         self._is_taken = False
-        """Somebody has begun in this round."""
+        """Somebody has begun in this round without waiting."""
+        self._is_called = False
+        """:meth:`_next` runs in the next round."""
+        self._woken = self._went_on = 0
+        """How many were woken in this round, and how many of them had time for a turn."""
+        self._began: float | None = None
+        """When the turns of this round began."""
+        self._seconds = 0.0
+        """How long they may take."""
+        self._last = 0.0
+        """When a turn was given last."""
 
     async def first(self) -> None:
         """Wait until nobody else begins, or goes on, in this round."""
-        if self._is_taken or self._waiting:
+        if self._is_taken or self._is_called:
             await self.another()
             return
         self._is_taken = True
@@ -57,11 +83,17 @@ class TurnQueue:
     async def another(self) -> None:
         """Have others served, and wait for a turn."""
         loop = asyncio.get_running_loop()
-        turn: asyncio.Future[None] = loop.create_future()
-        self._waiting.append(turn)
-        if len(self._waiting) == 1:
-            loop.call_soon(self._next, loop)
-        await turn
+        waiting = self._waiting.setdefault(ASKED_BY.get(), deque())
+        while True:
+            turn: asyncio.Future[None] = loop.create_future()
+            waiting.append(turn)
+            if not self._is_called:
+                self._is_called = True
+                loop.call_soon(self._next, loop)
+            await turn
+            if self._has_time():
+                return
+            waiting = self._again
 
     async def pass_on(self, turn: Turn) -> None:
         """Have others served where a turn is over, and begin another."""
@@ -72,14 +104,41 @@ class TurnQueue:
     def _free(self) -> None:
         self._is_taken = False
 
+    def _has_time(self) -> bool:
+        """Whether there is time for the turn of somebody who was woken."""
+        now = self._now()
+        if self._began is None:
+            self._began, self._seconds = now, max(TURN_SECONDS_MAX, (now - self._last) / 2)
+        elif now - self._began > self._seconds:
+            return False
+        self._last = now
+        self._went_on += 1
+        return True
+
     def _next(self, loop: asyncio.AbstractEventLoop) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
+        """Wake some, one user after the other; for whom there is no time, it waits again.
+
+        Twice as many as in the last round, or as many as there was time for.
+        """
+        woken_max = self._went_on if self._went_on < self._woken else min(2 * self._woken, WOKEN_MAX)
+        self._began, self._is_called = None, False
+        self._woken = self._went_on = 0
+        while (self._again or self._waiting) and self._woken < max(1, woken_max):
+            turn = self._again.popleft() if self._again else self._first_of_next_user()
             if not turn.done():  # who has gone needs none
                 turn.set_result(None)
-                break
-        if self._waiting:
+                self._woken += 1
+        if self._again or self._waiting:
+            self._is_called = True
             loop.call_soon(self._next, loop)
+
+    def _first_of_next_user(self) -> asyncio.Future[None]:
+        who = next(iter(self._waiting))
+        waiting = self._waiting.pop(who)
+        turn = waiting.popleft()
+        if waiting:
+            self._waiting[who] = waiting  # behind the others
+        return turn
 
 
 async def yielding(rows: Iterable[T], now: Callable[[], float], queue: TurnQueue) -> AsyncIterator[T]:

@@ -36,7 +36,7 @@ class OneBroker:
 
     context = SimpleNamespace(clock=Machine.clock)
     yielding = Services.yielding
-    turn_queue = TurnQueue()
+    turn_queue = TurnQueue(Machine.clock.now)
 
     def __init__(self, log: dict[int, list[bytes]] | None = None, **config: Any) -> None:
         self.log: dict[int, list[bytes]] = {} if log is None else log

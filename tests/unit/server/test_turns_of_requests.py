@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import pytest
-from minikafka.transport.turn import TurnQueue, yielding
+from minikafka.transport.turn import ASKED_BY, TURN_SECONDS_MAX, TurnQueue, yielding
 
 ROUNDS_MAX = 1_000
 
@@ -20,34 +19,77 @@ async def rounds(of: Callable[[], bool]) -> int:
     raise TimeoutError
 
 
-async def test_who_goes_on_has_one_turn_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """200 connections had a turn of 5 ms each, in one round: who asked for little waited for all of them, 3 s and more."""
-    monkeypatch.setattr("minikafka.transport.turn.TURN_SECONDS_MAX", -1.0)
-    queue, done, most = TurnQueue(), 0, 0
-    begun, most_begun = 0, 0
+class Clock:
+    """Goes on by what work takes."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def per_round(seconds: float, rows: int, of_others: float = 0.0) -> tuple[int, int]:
+    """Have 20 ask for so many rows, each of which takes so long; return the most rows, and beginnings, in a round."""
+    clock = Clock()
+    queue, done, begun, most, most_begun = TurnQueue(clock), 0, 0, 0, 0
 
     async def work() -> None:
         nonlocal begun, done
         await queue.first()
         begun += 1
-        async for _ in yielding(range(5), lambda: 0.0, queue):
+        async for _ in yielding(range(rows), clock, queue):
+            clock.now += seconds
             done += 1
 
     async def look() -> None:
         nonlocal most, most_begun
-        while done < 100:
+        while done < 20 * rows:
             before, begun_before = done, begun
+            clock.now += of_others
             await asyncio.sleep(0)
             most, most_begun = max(most, done - before), max(most_begun, begun - begun_before)
 
     looking = asyncio.ensure_future(look())
     await asyncio.gather(*(work() for _ in range(20)))
     await looking
-    assert most <= 2 and most_begun <= 2
+    return most, most_begun
+
+
+async def test_who_goes_on_has_one_turn_a_round() -> None:
+    """200 connections had a turn of 5 ms each, in one round: who asked for little waited for all of them, 3 s and more."""
+    most, begun = await per_round(2 * TURN_SECONDS_MAX, 5)
+    assert most <= 2 and begun <= 2
+
+
+async def test_turns_that_are_short_share_a_round() -> None:
+    """One each kept who asked for 1 KiB waiting for 32 s, where many others asked for less."""
+    _, begun = await per_round(TURN_SECONDS_MAX / 4, 1)
+    assert 4 <= begun <= 6
+
+
+async def test_turns_have_half_as_long_as_the_rest() -> None:
+    """Else who asks for little, over many connections, keeps those waiting who ask for much."""
+    most, _ = await per_round(TURN_SECONDS_MAX, 5, of_others=20 * TURN_SECONDS_MAX)
+    assert 8 <= most <= 16
+
+
+async def test_users_have_turns_by_turns() -> None:
+    clock = Clock()
+    queue, served = TurnQueue(clock), list[str]()
+
+    async def work(user: str) -> None:
+        ASKED_BY.set(user)
+        await queue.another()
+        served.append(user)
+        clock.now += 2 * TURN_SECONDS_MAX
+
+    await asyncio.gather(*(work(user) for user in [*["many"] * 9, "few", "other"]))
+    assert served == ["many", "few", "other", *["many"] * 8]
 
 
 async def test_who_is_alone_begins_at_once() -> None:
-    queue = TurnQueue()
+    queue = TurnQueue(Clock())
     first = asyncio.ensure_future(queue.first())
     assert await rounds(first.done) <= 1
     second = asyncio.ensure_future(queue.first())
@@ -55,7 +97,7 @@ async def test_who_is_alone_begins_at_once() -> None:
 
 
 async def test_who_has_gone_keeps_nobody_waiting() -> None:
-    queue = TurnQueue()
+    queue = TurnQueue(Clock())
     waiting = [asyncio.ensure_future(queue.another()) for _ in range(4)]
     await asyncio.sleep(0)
     for gone in waiting[:3]:
