@@ -14,6 +14,7 @@ import errno
 import os
 import socket
 import ssl
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -28,6 +29,9 @@ BUFFER_BYTES_BUSY = 1 << 18
 
 BUFFER_BYTES_KEEP = 1 << 21
 """A buffer over this size is given back once it is empty."""
+
+FLUSH_BYTES_MAX, FLUSH_TLS_BYTES_MAX = 1 << 22, 1 << 20
+"""Sent in one go, then others are served: a peer that reads as fast as TLS is encrypted would have the event loop for itself."""
 
 SEND_RETRY_ERRORS = (errno.EAGAIN, errno.EWOULDBLOCK)
 
@@ -76,6 +80,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self.loop: asyncio.AbstractEventLoop | None = None
         self.bytes_sent = 0
         self.send_file: Callable[[Any, Any, int, int], int] = _by_the_kernel
+        self._flush_bytes_max = FLUSH_BYTES_MAX if tls is None else FLUSH_TLS_BYTES_MAX
 
     # -- for subclasses ------------------------------------------------------------------------------------------------
 
@@ -131,6 +136,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self.transport = transport  # type: ignore[assignment]
         if isinstance(transport, SocketlessTransport):
             self.socket, self.send_file = transport.sender, transport.send_file
+            self._flush_bytes_max = sys.maxsize
         else:
             self.socket = self._own_socket(transport)
         if self.tls is None:
@@ -326,8 +332,9 @@ class FrameProtocol(asyncio.BufferedProtocol):
         out = self._out
         sock = self.socket
         assert sock is not None
+        until = self.bytes_sent + self._flush_bytes_max
         try:
-            while out:
+            while out and self.bytes_sent < until:
                 part = out[0]
                 if type(part) in _BYTES:
                     sent = sock.send(part, socket.MSG_MORE if len(out) > 1 else 0)
@@ -346,7 +353,9 @@ class FrameProtocol(asyncio.BufferedProtocol):
         except OSError:
             self.close()
             return
-        if self._blocked:
+        if out:
+            self._block()  # though the socket may take more: in the next round of the event loop
+        elif self._blocked:
             self._unblock()
 
     def unreadable(self, file: Any, error: OSError) -> None:

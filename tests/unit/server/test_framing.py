@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from unittest.mock import Mock
 
 import pytest
 from minikafka.security.tls import client_context, server_context
 from minikafka.security.tls_stream import REPLIES_BYTES_MAX, TlsStream
+from minikafka.transport import framing
 from minikafka.transport.framing import BUFFER_BYTES_START, FrameProtocol
 from minikafka_simulator.machine.transport import MemoryTransport, feed
 
 from tests.certificates import broker_keystore
 from tests.unit.security.test_tls import CLIENT, Wire, server_of
+from tests.waiting import until
 
 
 class Transport(MemoryTransport):
@@ -195,3 +199,16 @@ async def test_memory_is_taken_by_what_has_come() -> None:
     assert server.frames == [size]
     feed(server, b"\0\0\0\1x", lambda: True)
     assert server.frames == [size, 1]
+
+
+async def test_who_reads_quickly_does_not_keep_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers of 55 MB to one connection kept all others waitingwhile TLS encrypted them (found by an attack)."""
+    monkeypatch.setattr(framing, "FLUSH_BYTES_MAX", 1_000)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        transport, server = await asyncio.get_running_loop().create_connection(Plain, sock=ours)
+        server.send([b"x" * 600] * 5)
+        assert server.is_blocked and server.bytes_sent == 1_200
+        await until(lambda: not server.is_blocked)
+        assert len(theirs.recv(4_000)) == 3_000
+        transport.close()
