@@ -27,6 +27,8 @@ class BrokerGroupKeys(Protocol):
     def offsets_commit_timeout_ms(self) -> int: ...
     @property
     def offsets_topic_segment_bytes(self) -> int: ...
+    @property
+    def message_max_bytes(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class GroupConfig:
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
     offsets_commit_timeout_ms: int = 5_000
+    message_max_bytes: int = 1_048_588
 
     @property
     def offsets_retention_ms(self) -> int:
@@ -58,6 +61,7 @@ class GroupConfig:
             broker.offsets_retention_minutes,
             broker.offsets_retention_check_interval_ms,
             broker.offsets_commit_timeout_ms,
+            broker.message_max_bytes,
         )
 
 

@@ -359,6 +359,16 @@ def test_what_cannot_join() -> None:
     assert lab.join(protocol_type=long).error is ErrorCode.INVALID_REQUEST
     assert lab.join(instance=long).error is ErrorCode.INVALID_REQUEST
     assert lab.join(protocols=(GroupProtocol(long, b""),)).error is ErrorCode.INVALID_REQUEST
+
+
+def test_what_members_say_is_bounded() -> None:
+    """20 MB of each of 21 groups were kept for half an hour, though its client had gone (found by an attack)."""
+    lab = Lab()
+    half = bytes(600_000)
+    large = (GroupProtocol("range", half), GroupProtocol("roundrobin", half))
+    assert lab.join(protocols=large).error is ErrorCode.INVALID_REQUEST
+    assert not len(lab.coordinator)
+    assert lab.join(protocols=large[:1]).error is ErrorCode.MEMBER_ID_REQUIRED
     assert lab.join("somebody").error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
