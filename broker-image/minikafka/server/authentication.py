@@ -253,7 +253,7 @@ class Door:
         try:
             answer, _ = self._step(token)
         except NotAuthenticated as refused:
-            self._refuse(refused, lambda: None)
+            self._refuse(refused, partial(self._connection.answer, slot, []))
             return
         self._connection.answer(slot, [len(answer).to_bytes(4, "big") + answer])
 
@@ -303,17 +303,21 @@ class Door:
         self._connection.refused(reason, principal)
 
     def _refuse(self, refused: NotAuthenticated, answer: Any) -> None:
-        """Answer later, and hang up."""
+        """Answer later, and hang up.
+
+        Answers have an order, so that the client is told when those before it are: a JoinGroup may wait for other members.
+        """
         self._tell(str(refused), user(refused.user) if refused.user else None)
         self._state = State.REFUSED
         connection = self._connection
         connection.stop_reading("refused")
+        loop, config = connection.loop, self._context.config
+        assert loop is not None
 
         def hang_up() -> None:
-            connection.waiting_fetch.overtaken()  # answers have an order
+            connection.waiting_fetch.overtaken()
             answer()
-            connection.close()
+            self._timer = loop.call_later(config.minikafka_authentication_timeout_ms / 1000, connection.close)
+            connection.close_after_answers()
 
-        assert connection.loop is not None
-        delay = self._context.config.connection_failed_authentication_delay_ms / 1000
-        self._timer = connection.loop.call_later(delay, hang_up)
+        self._timer = loop.call_later(config.connection_failed_authentication_delay_ms / 1000, hang_up)

@@ -127,7 +127,7 @@ class Session:
     def __init__(self, client: Stranger, broker: Broker) -> None:
         (connection,) = connections(broker)
         assert connection.door is not None
-        self.client, self.door = client, connection.door
+        self.client, self.broker, self.door = client, broker, connection.door
 
     def passes(self, seconds: float) -> None:
         self.door._began -= seconds

@@ -250,8 +250,8 @@ async def test_saslhandshake_out_of_place(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def session(data: Path) -> AsyncIterator[tuple[Cluster, Session]]:
-    async with one_broker(data, **{"connections.max.reauth.ms": "3600000"}) as (cluster, broker):
+async def session(data: Path, **config: str) -> AsyncIterator[tuple[Cluster, Session]]:
+    async with one_broker(data, **{"connections.max.reauth.ms": "3600000"}, **config) as (cluster, broker):
         client = await Stranger.at(broker)
         answer = await client.log_in()
         assert messages.millis(answer.session_lifetime) == 3_600_000
@@ -300,6 +300,40 @@ async def test_who_is_refused_again_is_told_so_also_behind_a_fetch_that_waits(tm
             ApiKey.SASL_AUTHENTICATE, 2, messages.answer_body(ApiKey.SASL_AUTHENTICATE, 2, refused)
         )
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert await client.frame() is None
+
+
+def joining() -> dict[str, Any]:
+    protocols = [{"name": "range", "metadata": b""}]
+    return {
+        "group_id": "g",
+        "session_timeout": 10_000,
+        "rebalance_timeout": 300_000,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": protocols,
+    }
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_who_is_refused_again_is_told_so_behind_what_waits(
+    tmp_path: Path, is_answered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A JoinGroup, for other members, and not for ever."""
+    async with session(tmp_path, **{"group.initial.rebalance.delay.ms": "300000"}) as (cluster, session_):
+        session_.passes(10)
+        client, context = session_.client, session_.broker.context
+        if not is_answered:
+            monkeypatch.setattr(context.config, "minikafka_authentication_timeout_ms", 1)
+        await cluster.create("__consumer_offsets")
+        client.request(ApiKey.JOIN_GROUP, 3, joining())
+        client.request(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+        client.request(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0alice\0wrong"})
+        await refusals(cluster, 1)
+        if is_answered:
+            session_.broker.groups.stop()
+            answers = [await client.frame() for _ in range(3)]
+            assert None not in answers
         assert await client.frame() is None
 
 
