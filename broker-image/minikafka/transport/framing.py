@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import select
 import socket
 import ssl
 import sys
@@ -32,6 +33,9 @@ BUFFER_BYTES_KEEP = 1 << 21
 
 FLUSH_BYTES_MAX, FLUSH_TLS_BYTES_MAX = 1 << 22, 1 << 20
 """Sent in one go, then others are served: a peer that reads as fast as TLS is encrypted would have the event loop for itself."""
+
+HUNG_UP = getattr(select, "POLLRDHUP", 0)
+"""Linux tells when the peer sends no more, also before what it has sent is read."""
 
 SEND_RETRY_ERRORS = (errno.EAGAIN, errno.EWOULDBLOCK)
 
@@ -116,6 +120,20 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def is_blocked(self) -> bool:
         """Whether the socket takes no more now."""
         return self._blocked
+
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether the peer has ended the connection, or it is closed, also while nothing is read. May be asked in any thread."""
+        sock = self.socket
+        if self._closing or sock is None:
+            return True
+        if isinstance(self.transport, SocketlessTransport):
+            return False
+        if (descriptor := sock.fileno()) < 0:
+            return True
+        poll = select.poll()
+        poll.register(descriptor, HUNG_UP)
+        return bool(poll.poll(0))
 
     def blocked(self) -> None:
         """The socket takes no more now."""

@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from minikafka.protocol.records import HEADER_BYTES, Codec, Record, build_batch
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.offsets import FoundOffset
 from minikafka.server.api import list_offsets, produce
+from minikafka.server.walkers import Walkers
 
 from tests.interop.raw_client import seal_batch
 from tests.unit.wire.client import ALL, LATEST, Client, answered, fetched
@@ -205,7 +205,7 @@ async def test_a_broker_that_ends_meanwhile_appends_nothing(
     stage: Stage, walks: Walks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The files of its logs are closed, and their numbers may be another's by then. Nor does it look at more batches."""
-    monkeypatch.setattr(produce, "WALKERS", walkers := ThreadPoolExecutor(1))
+    monkeypatch.setattr(produce, "WALKERS", walkers := Walkers(1))
     await stage.start()
     await stage.partition(ALONE)
     log = logged(stage)
@@ -215,11 +215,63 @@ async def test_a_broker_that_ends_meanwhile_appends_nothing(
     await stage.until(lambda: bool(walks.sizes))
     await stage.broker.abort()
     walks.may_go_on.set()
-    await asyncio.to_thread(walkers.shutdown)
+    await asyncio.wrap_future(walkers.submit("after it", lambda: None))
     for _ in range(3):
         await asyncio.sleep(0)
     assert (log.log_end_offset, log.failure) == (0, None)
     assert len(walks.sizes) == 1
+
+
+async def test_nothing_more_is_looked_at_for_a_client_that_has_gone(stage: Stage, walks: Walks) -> None:
+    """Four requests of 100 batches, whose client had hung up, kept all others' waiting for 95 s."""
+    await stage.start()
+    await stage.partition(ALONE)
+    log = logged(stage)
+    client, other = await stage.client(), await stage.client()
+    walks.may_go_on.clear()
+    send(client, LARGE, LARGE)
+    client.produce(b"behind it")
+    await stage.until(lambda: bool(walks.sizes))
+    connection = next(each for each in stage.broker.connections._open if "walked" in each._held)
+    await client.close()
+    await stage.until(lambda: connection.has_hung_up)
+    walks.may_go_on.set()
+    await stage.until(lambda: connection not in stage.broker.connections)
+    assert len(walks.sizes) == 1
+    assert await results(send(other, LARGE)) == [(0, 0)]
+    assert log.log_end_offset == 1, "what came behind it is not written without it"
+
+
+async def test_others_have_their_turns_between_the_batches_of_a_request(
+    stage: Stage, walks: Walks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(produce, "WALKERS", Walkers(1))
+    monkeypatch.setattr("minikafka.transport.turn.TURN_SECONDS_MAX", -1.0)
+    await stage.start()
+    await stage.partition(ALONE)
+    client, other = await stage.client(), await stage.client()
+    walks.may_go_on.clear()
+    many = send(client, LARGE, LARGE, LARGE)
+    await stage.until(lambda: bool(walks.sizes))
+    one = send(other, BOMBS[0])
+    await stage.until(lambda: sum("walked" in each._held for each in stage.broker.connections._open) == 2)
+    walks.may_go_on.set()
+    await results(one)
+    await results(many)
+    assert walks.sizes == [len(LARGE), len(BOMBS[0]), len(LARGE), len(LARGE)]
+
+
+async def test_the_time_that_threads_take_is_charged(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is most of what a bomb takes."""
+    await stage.start()
+    await stage.partition(ALONE)
+    quotas = stage.broker.services.quotas
+    walked: list[float] = []
+    monkeypatch.setattr(stage.broker.metadata.image.quotas, "is_set", True)
+    monkeypatch.setattr(quotas, "spent", lambda client, seconds: walked.append(seconds))
+    monkeypatch.setattr("time.thread_time", iter([3.0, 8.0]).__next__)
+    assert await results(send(await stage.client(), LARGE)) == [(0, 0)]
+    assert walked[1] == 5.0, "after the end of the round in which it was read"
 
 
 async def test_others_are_served_while_offsets_of_many_partitions_are_listed(

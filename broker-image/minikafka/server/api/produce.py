@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,8 @@ from minikafka.protocol.records import COMPRESSION_MASK, TRANSACTIONAL_FLAG
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
 from minikafka.security.acls import Operation, ResourceType
 from minikafka.server.api.spec import ApiSpec
-from minikafka.server.quotas import ClientIdentity
+from minikafka.server.walkers import WALKERS, owner
+from minikafka.transport.turn import Turn
 
 if TYPE_CHECKING:
     from minikafka.server.connection import ClientConnection, Slot
@@ -39,8 +40,6 @@ ACKS = (-1, 0, 1)
 WALKED_BYTES_MAX = 256 * 1024
 """Decompressed bytes of a request that are walked where it is read: 0.15 (lz4) to 0.8 ms (gzip) of work. What holds more, which
 only decompressing it tells, goes to a thread, whose answer takes 0.1 ms, and up to 5 while the event loop is busy (the GIL)."""
-WALKERS = ThreadPoolExecutor(4, thread_name_prefix="walk")
-"""All brokers of a process share them. They bound the memory, 64 MiB for each, and looking up a host does not wait for them."""
 NEW_LEADER_VERSION = 10
 """The first version whose answer can name the leader that this broker is not (KIP-951)."""
 
@@ -94,9 +93,7 @@ def _serve(connection: ClientConnection, header: RequestHeader, slot: Slot, requ
     ahead, large = _walk_small(_batches_to_walk(connection, request), now_ms)
     if large:
         connection.hold_frames("walked")
-        _walk(connection, large, ahead, now_ms).add_done_callback(
-            partial(_walked, connection, append, connection.metered)
-        )
+        _LargeBatches(connection, append, request.acks, large, ahead, now_ms).walk()
     else:
         append(ahead)
 
@@ -160,39 +157,76 @@ def _walk_small(batches: Batches, now_ms: int) -> tuple[dict[int, RecordsAhead],
     return ahead, large
 
 
-def _walk(
-    connection: ClientConnection, batches: Batches, ahead: dict[int, RecordsAhead], now_ms: int
-) -> asyncio.Future[dict[int, RecordsAhead]]:
-    def walk() -> dict[int, RecordsAhead]:
-        for records, config in batches:
-            if connection.services.connections.ended:  # many may take minutes, for which nothing at the end is to wait
-                break
-            known = walk_ahead(records, config, now_ms)
+class _LargeBatches:
+    """Those of one request. Threads walk over some at a time, so that others' batches have their turns between them."""
+
+    __slots__ = ("_acks", "_ahead", "_append", "_client", "_connection", "_left", "_now_ms")
+
+    def __init__(
+        self,
+        connection: ClientConnection,
+        append: Callable[[dict[int, RecordsAhead]], None],
+        acks: int,
+        batches: Batches,
+        ahead: dict[int, RecordsAhead],
+        now_ms: int,
+    ) -> None:
+        self._connection = connection
+        self._append = append
+        self._acks = acks
+        self._left = deque(batches)
+        self._ahead = ahead
+        self._now_ms = now_ms
+        self._client = connection.metered
+
+    def walk(self) -> None:
+        """Have those that are left walked over; then append all, and go on with the connection."""
+        connection = self._connection
+        threads = WALKERS.of(owner(connection.principal, connection.client_host))
+        asyncio.get_running_loop().run_in_executor(threads, self._walk_some).add_done_callback(self._walked)
+
+    @property
+    def _is_in_vain(self) -> bool:
+        """Whether the broker ends, or the client has gone and waited for an answer: it does not know what became of it."""
+        connection = self._connection
+        return connection.services.connections.ended or (self._acks != 0 and connection.has_hung_up)
+
+    def _walk_some(self) -> float:
+        """Walk over one batch, and over more while there is time; the seconds that it took."""
+        began = time.thread_time()
+        turn = Turn(self._connection.services.context.clock.now)
+        while self._left and not self._is_in_vain:
+            records, config = self._left.popleft()
+            known = walk_ahead(records, config, self._now_ms)
             if known is not None:
-                ahead[id(records)] = known
-        return ahead
+                self._ahead[id(records)] = known
+            if turn.is_over:
+                break
+        return time.thread_time() - began
 
-    return asyncio.get_running_loop().run_in_executor(WALKERS, walk)
-
-
-def _walked(
-    connection: ClientConnection,
-    append: Callable[[dict[int, RecordsAhead]], None],
-    client: ClientIdentity | None,
-    walk: asyncio.Future[dict[int, RecordsAhead]],
-) -> None:
-    """Append, and go on with the connection. Also of a client that has gone meanwhile: it may have asked for no answer."""
-    if walk.cancelled() or connection.services.connections.ended:
-        return
-    try:
-        connection.begin_round(time.perf_counter())
-        connection.metered = client
-        append(walk.result())
-    except Exception as error:  # a mistake of ours, as in `ClientConnection.frame_received`
-        connection.services.context.handler_failed(error)
-        connection.close()
-    connection.release_frames("walked")
-    connection.batch_received()  # a connection that has gone has no end of a round any more
+    def _walked(self, walk: asyncio.Future[float]) -> None:
+        """Also of a client that has gone meanwhile: it may have asked for no answer."""
+        connection = self._connection
+        if walk.cancelled() or connection.services.connections.ended:
+            return
+        try:
+            seconds = walk.result()
+            if self._client is not None:
+                connection.services.quotas.spent(self._client, seconds)
+            if self._left and self._is_in_vain:
+                connection.close()  # nothing of what it has sent behind this is appended without this
+                return
+            if self._left:
+                self.walk()
+                return
+            connection.begin_round(time.perf_counter())
+            connection.metered = self._client
+            self._append(self._ahead)
+        except Exception as error:  # a mistake of ours, as in `ClientConnection.frame_received`
+            connection.services.context.handler_failed(error)
+            connection.close()
+        connection.release_frames("walked")
+        connection.batch_received()  # a connection that has gone has no end of a round any more
 
 
 def _answer(
