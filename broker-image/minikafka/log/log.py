@@ -456,23 +456,28 @@ class Log:
                 yield batch
                 self.check_online()
 
-    def offset_for_timestamp(self, timestamp_ms: int, upper_bound: int) -> TimestampOffset | None:
+    def offset_for_timestamp(
+        self, timestamp_ms: int, upper_bound: int, large: timestamps.LargeBatches | None = None
+    ) -> TimestampOffset | None:
         """The first record below `upper_bound` whose timestamp is at or after `timestamp_ms`.
 
-        Raises UnsupportedCodec and CorruptBatch for a batch that cannot be looked into, LogDirFailure.
+        Raises UnsupportedCodec and CorruptBatch for a batch that cannot be looked into, LogDirFailure; where `large` is given
+        LargeBatch, for one that holds much and is not known there.
         """
         self.check_online()
         with self._availability.refusing("read failed"):
-            return timestamps.offset_for_timestamp(self.segments, timestamp_ms, self.log_start_offset, upper_bound)
+            return timestamps.offset_for_timestamp(
+                self.segments, timestamp_ms, self.log_start_offset, upper_bound, large
+            )
 
-    def max_timestamp(self) -> TimestampOffset | None:
+    def max_timestamp(self, large: timestamps.LargeBatches | None = None) -> TimestampOffset | None:
         """The first record with the largest timestamp (ListOffsets -3, KIP-734); None when the log is empty.
 
         Raises like `offset_for_timestamp`.
         """
         self.check_online()
         with self._availability.refusing("read failed"):
-            return timestamps.max_timestamp(self.segments, self.log_start_offset, self.log_end_offset)
+            return timestamps.max_timestamp(self.segments, self.log_start_offset, self.log_end_offset, large)
 
     # -- cut
 

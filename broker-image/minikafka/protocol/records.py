@@ -218,12 +218,14 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def decompressed_body(batch: memoryview, header: BatchHeader) -> bytes | bytearray | memoryview:
-    """The bytes of a batch's records, decompressed when need be.
+def decompressed_body(
+    batch: memoryview, header: BatchHeader, bytes_max: int = DECOMPRESSED_STORED_BYTES_MAX
+) -> bytes | bytearray | memoryview:
+    """The bytes of a batch's records, at most `bytes_max` of them, decompressed when need be.
 
     Raises CorruptCompression, DecompressedTooLarge, and UnsupportedCompression when the package for the codec is missing.
     """
-    return decompress(header.codec, batch[HEADER_BYTES : header.size], DECOMPRESSED_STORED_BYTES_MAX)
+    return decompress(header.codec, batch[HEADER_BYTES : header.size], bytes_max)
 
 
 def parse_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from minikafka.log.results import TimestampOffset
+from minikafka.log.timestamps import LargeBatches
 from minikafka.protocol.errors import ErrorCode
 from minikafka.replication.hosted import HostedPartition
 
@@ -29,7 +30,9 @@ class FoundOffset(NamedTuple):
     leader_epoch: int = -1
 
 
-def list_offset(partition: HostedPartition, leader_epoch: int, timestamp: int, *, replica: bool) -> FoundOffset:
+def list_offset(
+    partition: HostedPartition, leader_epoch: int, timestamp: int, large: LargeBatches | None = None, *, replica: bool
+) -> FoundOffset:
     """What a leader answers to ListOffsets.
 
     Clients see the high watermark as the end, replicas the log end offset. While a new leader's high watermark lags behind the
@@ -38,9 +41,11 @@ def list_offset(partition: HostedPartition, leader_epoch: int, timestamp: int, *
     Args:
         leader_epoch: what the asker knows, -1 for nothing.
         timestamp: Unix time in milliseconds, or one of the constants above.
+        large: what is known of batches that hold much; None: they are looked into like others.
 
     Raises:
         LogError: the log cannot be read, or a batch cannot be looked into.
+        LargeBatch: nothing is known of a batch that holds much.
     """
     error = partition.check_leader(leader_epoch)
     leader = partition.leader
@@ -60,9 +65,9 @@ def list_offset(partition: HostedPartition, leader_epoch: int, timestamp: int, *
         return FoundOffset(offset=start, leader_epoch=log.epochs.epoch_for_offset(start))
     found: TimestampOffset | None = None
     if timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp()
+        found = log.max_timestamp(large)
     elif timestamp >= 0:
-        found = log.offset_for_timestamp(timestamp, end)
+        found = log.offset_for_timestamp(timestamp, end, large)
     if found is None or found.offset >= end:
         return FoundOffset()
     return FoundOffset(ErrorCode.NONE, found.offset, found.timestamp, found.leader_epoch)

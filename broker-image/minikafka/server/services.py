@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakValueDictionary
 
 from minikafka.authorization.service import Authorization
 from minikafka.replication.replicas import ReplicaManager
@@ -44,6 +46,8 @@ class Services:
     reporter: ReplicaReporter
     groups: GroupService
     turn_queue: TurnQueue
+    searches: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    """Held by whoever searches by time, by whose work it is (:func:`minikafka.server.walkers.owner`)."""
 
     def yielding(self, rows: Iterable[T]) -> AsyncIterator[T]:
         """Give each of the rows that one client has asked for, and serve others between them."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from minikafka.log.errors import CorruptBatch
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.log.log import Log, LogConfig
 from minikafka.log.results import TimestampOffset
+from minikafka.log.segments import SegmentList
+from minikafka.log.timestamps import LargeBatch, LargeBatches
 from minikafka.protocol.compression import Codec
 from minikafka.protocol.record_walk import find_record
 from minikafka.protocol.records import Record, RecordBatch, build_batch
@@ -30,6 +34,17 @@ def write(log: Log, times: list[list[int]]) -> list[TimestampOffset]:
         info = log.append_as_leader(data, n // 5, NOW_MS)
         records += [TimestampOffset(NOW_MS + t, info.first_offset + i, n // 5) for i, t in enumerate(row)]
     return records
+
+
+def searched(search: Callable[[LargeBatches], TimestampOffset | None]) -> TimestampOffset | None:
+    """What a search finds where almost every batch is looked into elsewhere."""
+    large = LargeBatches(30)
+    for _ in range(10):
+        try:
+            return search(large)
+        except LargeBatch as found:
+            large.look_into(found)
+    pytest.fail("more and more batches are looked into")
 
 
 @settings(max_examples=120, deadline=None)
@@ -60,8 +75,10 @@ def test_lookups_agree_with_brute_force(
         if wanted is not None and wanted.offset >= upper:
             wanted = None
         assert log.offset_for_timestamp(NOW_MS + target, upper) == wanted, target
+        if target % 16 == 0:
+            assert searched(lambda large: log.offset_for_timestamp(NOW_MS + target, upper, large)) == wanted, target  # noqa: B023
     largest = max((r.timestamp for r in live), default=None)
-    assert log.max_timestamp() == next((r for r in live if r.timestamp == largest), None)
+    assert log.max_timestamp() == next((r for r in live if r.timestamp == largest), None) == searched(log.max_timestamp)
 
 
 def test_with_log_append_time_no_batch_is_opened() -> None:
@@ -114,8 +131,21 @@ def test_the_largest_timestamp_is_looked_for_in_two_batches_at_most(monkeypatch:
         return find_record(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr("minikafka.log.timestamps.find_record", find)
+    monkeypatch.setattr(SegmentList, "batches", lambda *_: pytest.fail("all of the log is read"))
     assert log.max_timestamp() == TimestampOffset(NOW_MS + 19, 16, 3)
     assert len(opened) <= 3, "the one with the largest of all, which is gone, and two"
+
+
+def test_what_cannot_be_looked_into_elsewhere_is_not_looked_into_again() -> None:
+    log = open_log(MemoryFileSystem())
+    log.append_as_leader(build_batch([Record(0, NOW_MS, None, bytes(100))]), 0, NOW_MS)
+    large = LargeBatches(10)
+    with pytest.raises(LargeBatch) as found:
+        log.max_timestamp(large)
+    found.value.batch = found.value.batch[:-1]
+    large.look_into(found.value)
+    with pytest.raises(CorruptBatch, match="the batch at offset 0"):
+        log.max_timestamp(large)
 
 
 def test_an_offset_far_below_its_segment_is_passed_over() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from concurrent.futures import Future
 
 from minikafka.server.walkers import Walkers, owner
@@ -14,12 +15,12 @@ class Works:
     """What is done, in order; nothing is before it may go on."""
 
     def __init__(self, walkers: Walkers) -> None:
-        self._walkers = walkers
+        self.walkers = walkers
         self.done: list[str] = []
         self.may_go_on = threading.Event()
 
     def submit(self, whose: str, name: str) -> Future[None]:
-        return self._walkers.submit(whose, lambda: self._work(name))
+        return self.walkers.submit(whose, lambda: self._work(name))
 
     def _work(self, name: str) -> None:
         assert self.may_go_on.wait(DEADLINE)
@@ -46,6 +47,21 @@ def test_one_owner_leaves_threads_for_others() -> None:
     for future in futures:
         future.result(DEADLINE)
     assert sorted(works.done) == ["a1", "a2", "a3"]
+
+
+def test_nothing_is_kept_for_who_waits_no_more() -> None:
+    """A batch of 100 MiB, say, behind the work of others."""
+    works = Works(Walkers(1))
+    first = works.submit("a", "a1")
+    batch = threading.Event()
+    kept = weakref.ref(batch)
+    second = works.walkers.submit("a", batch.set)
+    del batch
+    assert kept() is not None
+    second.cancel()
+    assert kept() is None
+    works.may_go_on.set()
+    first.result(DEADLINE)
 
 
 def test_what_fails_is_told_and_gives_its_thread_back() -> None:

@@ -10,21 +10,23 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from minikafka.log import timestamps
 from minikafka.log.log import Log
 from minikafka.log.record_validation import walk_ahead
+from minikafka.log.timestamps import LargeBatch, LargeBatches
 from minikafka.metadata.image import PartitionState, TopicState
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.compression import LZ4_FRAME_HEADER, XERIAL_MAGIC
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.record_walk import record_heads
-from minikafka.protocol.records import HEADER_BYTES, Codec, Record, build_batch
+from minikafka.protocol.records import HEADER_BYTES, BatchHeader, Codec, Record, build_batch
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.offsets import FoundOffset
 from minikafka.server.api import list_offsets, produce
 from minikafka.server.walkers import Walkers
 
 from tests.interop.raw_client import seal_batch
-from tests.unit.wire.client import ALL, LATEST, Client, answered, fetched
+from tests.unit.wire.client import ALL, LATEST, MAX_TIMESTAMP, Client, answered, fetched
 from tests.unit.wire.peer import TOPIC_ID
 from tests.unit.wire.stage import Stage
 
@@ -272,6 +274,66 @@ async def test_the_time_that_threads_take_is_charged(stage: Stage, monkeypatch: 
     monkeypatch.setattr("time.thread_time", iter([3.0, 8.0]).__next__)
     assert await results(send(await stage.client(), LARGE)) == [(0, 0)]
     assert walked[1] == 5.0, "after the end of the round in which it was read"
+
+
+class Looks:
+    """What threads look into for searches by time, which may be made to wait."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self.may_go_on = threading.Event()
+        on_loop, look = threading.get_ident(), LargeBatches.look_into
+        decompressed = timestamps.decompressed_body
+
+        def look_into(large: LargeBatches, found: LargeBatch) -> None:
+            self.count += 1
+            assert self.may_go_on.wait(60)
+            look(large, found)
+
+        def body(batch: memoryview, header: BatchHeader, bytes_max: int) -> Any:
+            assert bytes_max <= produce.WALKED_BYTES_MAX or threading.get_ident() != on_loop
+            return decompressed(batch, header, bytes_max)
+
+        monkeypatch.setattr(LargeBatches, "look_into", look_into)
+        monkeypatch.setattr(timestamps, "decompressed_body", body)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Looks]:
+    looks = Looks(monkeypatch)
+    yield looks
+    looks.may_go_on.set()
+
+
+@pytest.mark.parametrize("timestamp", [NOW_MS, MAX_TIMESTAMP], ids=["at a time", "largest"])
+async def test_others_are_served_while_a_bomb_is_searched_by_time(stage: Stage, looks: Looks, timestamp: int) -> None:
+    """A request of 43 bytes held the event loop for 0.2 s, and 60 of them at once cost a broker its session."""
+    await stage.start()
+    await stage.partition(ALONE)
+    client, same, other = [await stage.client() for _ in range(3)]
+    assert await results(send(client, BOMBS[0])) == [(0, 0)]
+    found, again = [asyncio.ensure_future(each.list_offset(timestamp)) for each in (client, same)]
+    await stage.until(lambda: looks.count > 0)
+    assert await results(other.produce(b"of another client")) == [(0, 1)]
+    await stage.still_waits(found)
+    await stage.still_waits(again)
+    assert looks.count == 1, "each would have a batch in memory"
+    looks.may_go_on.set()
+    assert await found == await again
+    assert (await found)[0] == 0
+
+
+async def test_a_log_that_is_cut_while_it_is_searched_is_asked_anew(stage: Stage, looks: Looks) -> None:
+    await stage.start()
+    await stage.partition(ALONE)
+    client = await stage.client()
+    assert await results(send(client, BOMBS[0], BOMBS[1])) == [(0, 0), (0, 1)]
+    found = asyncio.ensure_future(client.list_offset(NOW_MS))
+    await stage.until(lambda: looks.count > 0)
+    logged(stage).increment_log_start_offset(1)
+    looks.may_go_on.set()
+    assert await found == (0, 1)
+    assert looks.count == 2
 
 
 async def test_others_are_served_while_offsets_of_many_partitions_are_listed(

@@ -5,28 +5,35 @@ listener; elsewhere whoever calls itself one is a client, and told what clients 
 meaning here and answer with no offset; earliest local (-4) is the earliest.
 
 A search by time is the only request that looks into batches of clients: one whose records cannot be read is answered with
-CORRUPT_MESSAGE, and UNSUPPORTED_COMPRESSION_TYPE where the package for its codec is missing.
+CORRUPT_MESSAGE, and UNSUPPORTED_COMPRESSION_TYPE where the package for its codec is missing. A batch that holds much is looked
+into by a thread, and then the log, which may have changed meanwhile, is asked anew. Of each principal one search goes on at a
+time, for it may have a batch in memory.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import Counter
+from contextlib import nullcontext
 from typing import Any
 
 from minikafka.log.errors import LogError
+from minikafka.log.timestamps import LargeBatch, LargeBatches
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
-from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.offsets import (
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
     LATEST_TIERED,
     MAX_TIMESTAMP,
+    FoundOffset,
     list_offset,
 )
 from minikafka.server.api.spec import NO_TRANSACTIONS, ApiSpec
 from minikafka.server.request_context import RequestContext
 from minikafka.server.services import Services
+from minikafka.server.walkers import WALKED_BYTES_MAX, WALKERS, owner
 
 SPEC = ApiSpec(
     ApiKey.LIST_OFFSETS,
@@ -37,6 +44,8 @@ SPEC = ApiSpec(
 
 ASKED_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 """The first version in which each may be asked for; before that UNSUPPORTED_VERSION."""
+LOOKS_MAX = 10
+"""At a log, of one search. As leaders write it, three batches at most have to be looked into."""
 
 
 async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
@@ -48,15 +57,15 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
         index = part.partition_index
         row: dict[str, Any] = {"partition_index": index}
         timestamp = _timestamp(part.timestamp)
-        hosted = services.replicas.get(name, index)
         if named[name, index] > 1:
             row["error_code"] = ErrorCode.INVALID_REQUEST
         elif ctx.api_version < ASKED_SINCE.get(timestamp, 0):
             row["error_code"] = ErrorCode.UNSUPPORTED_VERSION
-        elif hosted is None:
-            row["error_code"] = services.metadata.absent(name, index)
         else:
-            _answer(services, hosted, getattr(part, "current_leader_epoch", -1), timestamp, replica, row)
+            epoch = getattr(part, "current_leader_epoch", -1)
+            searches = timestamp >= 0 or timestamp == MAX_TIMESTAMP
+            async with _turn(services, ctx) if searches else nullcontext():
+                row |= await _answer(services, ctx, name, index, epoch, timestamp, replica)
         topics.setdefault(name, {})[index] = row
     return {"topics": [{"name": name, "partitions": list(rows.values())} for name, rows in topics.items()]}
 
@@ -65,25 +74,47 @@ def _timestamp(value: Any) -> int:
     return value if isinstance(value, int) else round(value.timestamp() * 1000)
 
 
-def _answer(
-    services: Services,
-    partition: HostedPartition,
-    leader_epoch: int,
-    timestamp: int,
-    replica: bool,
-    row: dict[str, Any],
-) -> None:
-    try:
-        found = list_offset(partition, leader_epoch, timestamp, replica=replica)
-    except LogError as problem:
-        services.reporter.log_failed(partition, problem)
-        row["error_code"] = problem.code
-        return
-    row["error_code"] = found.error
+def _turn(services: Services, ctx: RequestContext) -> asyncio.Lock:
+    return services.searches.setdefault(owner(ctx.principal, ctx.client_host), asyncio.Lock())
+
+
+async def _answer(
+    services: Services, ctx: RequestContext, name: str, index: int, leader_epoch: int, timestamp: int, replica: bool
+) -> dict[str, Any]:
+    large = LargeBatches(WALKED_BYTES_MAX)
+    for _ in range(LOOKS_MAX):
+        partition = services.replicas.get(name, index)
+        if partition is None:
+            return {"error_code": services.metadata.absent(name, index)}
+        try:
+            return _row(list_offset(partition, leader_epoch, timestamp, large, replica=replica))
+        except LogError as problem:
+            services.reporter.log_failed(partition, problem)
+            return {"error_code": problem.code}
+        except LargeBatch as found:
+            await _look_into(services, ctx, large, found)
+    return {"error_code": ErrorCode.OFFSET_NOT_AVAILABLE}  # clients ask again
+
+
+async def _look_into(services: Services, ctx: RequestContext, large: LargeBatches, found: LargeBatch) -> None:
+    def look() -> float:
+        began = time.thread_time()
+        large.look_into(found)
+        return time.thread_time() - began
+
+    threads = WALKERS.of(owner(ctx.principal, ctx.client_host))
+    seconds = await asyncio.get_running_loop().run_in_executor(threads, look)
+    if ctx.connection.has_quotas and not ctx.connection.serves_brokers_only:
+        services.quotas.spent(ctx, seconds)
+
+
+def _row(found: FoundOffset) -> dict[str, Any]:
+    row: dict[str, Any] = {"error_code": found.error}
     if found.offset >= 0:
         row["offset"], row["leader_epoch"] = found.offset, found.leader_epoch
     if found.timestamp >= 0:
         row["timestamp"] = found.timestamp
+    return row
 
 
 SPECS = ((SPEC, handle),)

@@ -28,7 +28,7 @@ from minikafka.protocol.records import COMPRESSION_MASK, TRANSACTIONAL_FLAG
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
 from minikafka.security.acls import Operation, ResourceType
 from minikafka.server.api.spec import ApiSpec
-from minikafka.server.walkers import WALKERS, owner
+from minikafka.server.walkers import WALKED_BYTES_MAX, WALKERS, owner
 from minikafka.transport.turn import Turn
 
 if TYPE_CHECKING:
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 SPEC = ApiSpec(ApiKey.PRODUCE, codec.MIN_SUPPORTED, codec.MAX_SUPPORTED)
 
 ACKS = (-1, 0, 1)
-WALKED_BYTES_MAX = 256 * 1024
-"""Decompressed bytes of a request that are walked where it is read: 0.15 (lz4) to 0.8 ms (gzip) of work. What holds more, which
-only decompressing it tells, goes to a thread, whose answer takes 0.1 ms, and up to 5 while the event loop is busy (the GIL)."""
 NEW_LEADER_VERSION = 10
 """The first version whose answer can name the leader that this broker is not (KIP-951)."""
 
