@@ -457,27 +457,27 @@ class Log:
                 self.check_online()
 
     def offset_for_timestamp(
-        self, timestamp_ms: int, upper_bound: int, large: timestamps.LargeBatches | None = None
+        self, timestamp_ms: int, upper_bound: int, search: timestamps.Search | None = None
     ) -> TimestampOffset | None:
         """The first record below `upper_bound` whose timestamp is at or after `timestamp_ms`.
 
-        Raises UnsupportedCodec and CorruptBatch for a batch that cannot be looked into, LogDirFailure; where `large` is given
-        LargeBatch, for one that holds much and is not known there.
+        Raises UnsupportedCodec and CorruptBatch for a batch that cannot be looked into, LogDirFailure; where `search` is
+        given LargeBatch, for one that holds much and is not known there, and LongWalk.
         """
         self.check_online()
         with self._availability.refusing("read failed"):
             return timestamps.offset_for_timestamp(
-                self.segments, timestamp_ms, self.log_start_offset, upper_bound, large
+                self.segments, timestamp_ms, self.log_start_offset, upper_bound, search
             )
 
-    def max_timestamp(self, large: timestamps.LargeBatches | None = None) -> TimestampOffset | None:
+    def max_timestamp(self, search: timestamps.Search | None = None) -> TimestampOffset | None:
         """The first record with the largest timestamp (ListOffsets -3, KIP-734); None when the log is empty.
 
         Raises like `offset_for_timestamp`.
         """
         self.check_online()
         with self._availability.refusing("read failed"):
-            return timestamps.max_timestamp(self.segments, self.log_start_offset, self.log_end_offset, large)
+            return timestamps.max_timestamp(self.segments, self.log_start_offset, self.log_end_offset, search)
 
     # -- cut
 

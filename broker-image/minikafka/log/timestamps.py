@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -18,6 +19,11 @@ from minikafka.protocol.records import (
     MalformedRecords,
     decompressed_body,
 )
+
+HEADERS_MAX = 2000
+"""Looked at on the spot: some milliseconds, and with what is read ahead as much of the disk as a fetch."""
+BY_TIME, NEWEST = range(2)
+"""Walks of one search: for a timestamp, and over all headers for the largest."""
 
 
 class BatchSearch(NamedTuple):
@@ -60,19 +66,64 @@ class LargeBatch(Exception):
         self.batch = batch
 
 
-class LargeBatches:
-    """What is known of batches that hold much, in one search that is made again and again, for the log may change meanwhile.
+class LongWalk(Exception):
+    """There are more headers than may be looked at on the spot."""
+
+
+class _Newest:
+    """What a walk over all headers has found of the largest timestamp."""
+
+    def __init__(self) -> None:
+        self.before: TimestampOffset | None = None
+        """In a batch that begins before the log start offset."""
+        self.largest: tuple[Segment, BatchAt] | None = None
+
+
+class Search:
+    """What is known so far in one search, which is made again and again, for the log may change meanwhile.
 
     Args:
         bytes_max: as much as a batch may hold to be looked into on the spot.
+        headers_max: as many as may be looked at on the spot.
     """
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, headers_max: int = HEADERS_MAX) -> None:
         self.bytes_max = bytes_max
+        self._headers_max = self._headers_left = headers_max
         self._found: dict[BatchSearch, TimestampOffset | LogError | None] = {}
+        self._passed: set[tuple[int, Segment]] = set()
+        self._at: tuple[int, Segment, BatchAt] | None = None
+        self.newest = _Newest()
+
+    def has_passed(self, walk: int, segment: Segment) -> bool:
+        """Whether this walk has been through a segment."""
+        return (walk, segment) in self._passed
+
+    def headers(self, walk: int, segment: Segment, offset: int) -> Iterator[BatchAt]:
+        """The batches of a segment from `offset` on, or from where this walk was ended last. Raises LongWalk where it ends."""
+        position = self._position(walk, segment, offset)
+        for found in segment.walk(segment.locate(offset) if position is None else position):
+            self._at = walk, segment, found
+            if self._headers_left == 0:
+                self._headers_left = self._headers_max
+                raise LongWalk
+            self._headers_left -= 1
+            yield found
+        self._at = None
+        self._passed.add((walk, segment))
+
+    def _position(self, walk: int, segment: Segment, offset: int) -> int | None:
+        """Where a walk was ended in a segment; None where it was not, or the log has been cut since, before or behind that."""
+        at = self._at
+        if at is None or at[:2] != (walk, segment) or at[2].header.last_offset < offset:
+            return None
+        try:
+            return at[2].position if next(segment.walk(at[2].position), None) == at[2] else None
+        except CorruptBatch:
+            return None
 
     def look_into(self, large: LargeBatch) -> None:
-        """Look into one of them, in any thread; the next search knows what is in it."""
+        """Look into a batch that holds much, in any thread; the next time it is known what is in it."""
         try:
             with _looking_into(f"the batch at offset {large.search.header.base_offset}"):
                 self._found[large.search] = large.search.find(large.batch)
@@ -100,25 +151,28 @@ def offset_for_timestamp(
     timestamp_ms: int,
     log_start_offset: int,
     upper_bound: int,
-    large: LargeBatches | None = None,
+    search: Search | None = None,
 ) -> TimestampOffset | None:
     """The first record from the log start on and below `upper_bound` whose timestamp is at or after `timestamp_ms`.
 
-    Raises UnsupportedCodec and CorruptBatch for a batch that cannot be looked into, OSError; where `large` is given LargeBatch,
-    for one that holds much and is not known there.
+    Raises UnsupportedCodec and CorruptBatch for a batch that cannot be looked into, OSError; where `search` is given LargeBatch,
+    for one that holds much and is not known there, and LongWalk.
     """
+    search = search or Search(DECOMPRESSED_STORED_BYTES_MAX, sys.maxsize)
     with _looking_into(segments):
         for segment in segments:
             if segment.max_timestamp < timestamp_ms or segment.next_offset <= log_start_offset:
                 continue
-            found = _in_segment(segment, timestamp_ms, log_start_offset, upper_bound, large)
+            if search.has_passed(BY_TIME, segment):
+                continue
+            found = _in_segment(segment, timestamp_ms, log_start_offset, upper_bound, search)
             if found is not None:
                 return found
     return None
 
 
 def max_timestamp(
-    segments: SegmentList, log_start_offset: int, log_end_offset: int, large: LargeBatches | None = None
+    segments: SegmentList, log_start_offset: int, log_end_offset: int, search: Search | None = None
 ) -> TimestampOffset | None:
     """The first record with the largest timestamp from the log start on; None when there is none.
 
@@ -127,12 +181,13 @@ def max_timestamp(
     live = [s for s in segments if s.size and s.max_timestamp >= 0 and s.next_offset > log_start_offset]
     if not live:
         return None
+    search = search or Search(DECOMPRESSED_STORED_BYTES_MAX, sys.maxsize)
     largest = max(segment.max_timestamp for segment in live)
-    found = offset_for_timestamp(segments, largest, log_start_offset, log_end_offset, large)
+    found = offset_for_timestamp(segments, largest, log_start_offset, log_end_offset, search)
     if found is not None:
         return found
     with _looking_into(segments):
-        return _max_visible(segments, log_start_offset, large)
+        return _max_visible(segments, log_start_offset, search)
 
 
 @contextmanager
@@ -147,53 +202,52 @@ def _looking_into(where: object) -> Iterator[None]:
 
 
 def _in_segment(
-    segment: Segment, timestamp_ms: int, start: int, upper_bound: int, large: LargeBatches | None
+    segment: Segment, timestamp_ms: int, start: int, upper_bound: int, search: Search
 ) -> TimestampOffset | None:
     first = max(segment.time_index.offset_before(timestamp_ms), start)
-    for found in segment.walk(segment.locate(first)):
+    for found in search.headers(BY_TIME, segment, first):
         header = found.header
         if header.base_offset >= upper_bound:
             return None
         if header.max_timestamp < timestamp_ms:
             continue
-        record = _first_record(segment, found, timestamp_ms, start, large)
+        record = _first_record(segment, found, timestamp_ms, start, search)
         if record is not None:
             return record if record.offset < upper_bound else None
     return None
 
 
 def _first_record(
-    segment: Segment, batch: BatchAt, timestamp_ms: int, start: int, large: LargeBatches | None
+    segment: Segment, batch: BatchAt, timestamp_ms: int, start: int, search: Search
 ) -> TimestampOffset | None:
     header = batch.header
     if header.log_append_time and header.base_offset >= start:
         return TimestampOffset(header.max_timestamp, header.base_offset, header.partition_leader_epoch)
-    found = _find(segment, batch, timestamp_ms, start, large)
+    found = _find(segment, batch, timestamp_ms, start, search)
     return found if found is not None and found.timestamp >= timestamp_ms else None
 
 
-def _find(
-    segment: Segment, batch: BatchAt, timestamp_ms: int, start: int, large: LargeBatches | None
-) -> TimestampOffset | None:
+def _find(segment: Segment, batch: BatchAt, timestamp_ms: int, start: int, search: Search) -> TimestampOffset | None:
     header = batch.header
     first = min(max(start - header.base_offset, 0), RELATIVE_OFFSET_MAX)  # that of a rotten header fits into no 64 bits
-    search = BatchSearch(header, timestamp_ms, first)
-    return search.find(segment.read_batch(batch)) if large is None else large.find(segment, batch, search)
+    return search.find(segment, batch, BatchSearch(header, timestamp_ms, first))
 
 
-def _max_visible(segments: SegmentList, start: int, large: LargeBatches | None) -> TimestampOffset | None:
+def _max_visible(segments: SegmentList, start: int, search: Search) -> TimestampOffset | None:
     """The slow way, when the record with the largest timestamp lies below the log start offset: over all headers.
 
     Records are looked at in two batches: one that begins before the start, and the one whose header has the largest timestamp.
     """
-    best: TimestampOffset | None = None
-    largest: tuple[Segment, BatchAt] | None = None
+    newest = search.newest
     for segment in segments.since(start):
-        for found in segment.walk(segment.locate(start)):
+        if search.has_passed(NEWEST, segment):
+            continue
+        for found in search.headers(NEWEST, segment, start):
             if found.header.base_offset < start:
-                best = _find(segment, found, INT64_MAX, start, large)
-            elif largest is None or found.header.max_timestamp > largest[1].header.max_timestamp:
-                largest = segment, found
-    if largest is None or (best is not None and best.timestamp >= largest[1].header.max_timestamp):
-        return best
-    return _find(*largest, INT64_MAX, start, large)
+                newest.before = _find(segment, found, INT64_MAX, start, search)
+            elif newest.largest is None or found.header.max_timestamp > newest.largest[1].header.max_timestamp:
+                newest.largest = segment, found
+    before, largest = newest.before, newest.largest
+    if largest is None or (before is not None and before.timestamp >= largest[1].header.max_timestamp):
+        return before
+    return _find(*largest, INT64_MAX, start, search)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from minikafka.log.results import TimestampOffset
-from minikafka.log.timestamps import LargeBatches
+from minikafka.log.timestamps import Search
 from minikafka.protocol.errors import ErrorCode
 from minikafka.replication.hosted import HostedPartition
 
@@ -31,7 +31,7 @@ class FoundOffset(NamedTuple):
 
 
 def list_offset(
-    partition: HostedPartition, leader_epoch: int, timestamp: int, large: LargeBatches | None = None, *, replica: bool
+    partition: HostedPartition, leader_epoch: int, timestamp: int, search: Search | None = None, *, replica: bool
 ) -> FoundOffset:
     """What a leader answers to ListOffsets.
 
@@ -41,7 +41,7 @@ def list_offset(
     Args:
         leader_epoch: what the asker knows, -1 for nothing.
         timestamp: Unix time in milliseconds, or one of the constants above.
-        large: what is known of batches that hold much; None: they are looked into like others.
+        search: what is known so far; None: all is looked at on the spot.
 
     Raises:
         LogError: the log cannot be read, or a batch cannot be looked into.
@@ -65,9 +65,9 @@ def list_offset(
         return FoundOffset(offset=start, leader_epoch=log.epochs.epoch_for_offset(start))
     found: TimestampOffset | None = None
     if timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp(large)
+        found = log.max_timestamp(search)
     elif timestamp >= 0:
-        found = log.offset_for_timestamp(timestamp, end, large)
+        found = log.offset_for_timestamp(timestamp, end, search)
     if found is None or found.offset >= end:
         return FoundOffset()
     return FoundOffset(ErrorCode.NONE, found.offset, found.timestamp, found.leader_epoch)

@@ -13,7 +13,7 @@ import pytest
 from minikafka.log import timestamps
 from minikafka.log.log import Log
 from minikafka.log.record_validation import walk_ahead
-from minikafka.log.timestamps import LargeBatch, LargeBatches
+from minikafka.log.timestamps import LargeBatch, Search
 from minikafka.metadata.image import PartitionState, TopicState
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.compression import LZ4_FRAME_HEADER, XERIAL_MAGIC
@@ -282,10 +282,10 @@ class Looks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
         self.may_go_on = threading.Event()
-        on_loop, look = threading.get_ident(), LargeBatches.look_into
+        on_loop, look = threading.get_ident(), Search.look_into
         decompressed = timestamps.decompressed_body
 
-        def look_into(large: LargeBatches, found: LargeBatch) -> None:
+        def look_into(large: Search, found: LargeBatch) -> None:
             self.count += 1
             assert self.may_go_on.wait(60)
             look(large, found)
@@ -294,7 +294,7 @@ class Looks:
             assert bytes_max <= produce.WALKED_BYTES_MAX or threading.get_ident() != on_loop
             return decompressed(batch, header, bytes_max)
 
-        monkeypatch.setattr(LargeBatches, "look_into", look_into)
+        monkeypatch.setattr(Search, "look_into", look_into)
         monkeypatch.setattr(timestamps, "decompressed_body", body)
 
 

@@ -19,7 +19,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from minikafka.log.errors import LogError
-from minikafka.log.timestamps import LargeBatch, LargeBatches
+from minikafka.log.timestamps import LargeBatch, LongWalk, Search
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.replication.offsets import (
@@ -81,25 +81,30 @@ def _turn(services: Services, ctx: RequestContext) -> asyncio.Lock:
 async def _answer(
     services: Services, ctx: RequestContext, name: str, index: int, leader_epoch: int, timestamp: int, replica: bool
 ) -> dict[str, Any]:
-    large = LargeBatches(WALKED_BYTES_MAX)
-    for _ in range(LOOKS_MAX):
+    search, looks = Search(WALKED_BYTES_MAX), 0
+    while looks < LOOKS_MAX:
         partition = services.replicas.get(name, index)
         if partition is None:
             return {"error_code": services.metadata.absent(name, index)}
         try:
-            return _row(list_offset(partition, leader_epoch, timestamp, large, replica=replica))
+            return _row(list_offset(partition, leader_epoch, timestamp, search, replica=replica))
         except LogError as problem:
             services.reporter.log_failed(partition, problem)
             return {"error_code": problem.code}
         except LargeBatch as found:
-            await _look_into(services, ctx, large, found)
+            looks += 1
+            await _look_into(services, ctx, search, found)
+        except LongWalk:
+            await services.turn_queue.another()
+            if ctx.connection.has_hung_up:
+                break
     return {"error_code": ErrorCode.OFFSET_NOT_AVAILABLE}  # clients ask again
 
 
-async def _look_into(services: Services, ctx: RequestContext, large: LargeBatches, found: LargeBatch) -> None:
+async def _look_into(services: Services, ctx: RequestContext, search: Search, found: LargeBatch) -> None:
     def look() -> float:
         began = time.thread_time()
-        large.look_into(found)
+        search.look_into(found)
         return time.thread_time() - began
 
     threads = WALKERS.of(owner(ctx.principal, ctx.client_host))
