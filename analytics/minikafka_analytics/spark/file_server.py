@@ -18,10 +18,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from minikafka.local.http_handler import BoundedHandler
 
 from minikafka_analytics.storage.paths import PREFIX_SETTING, decoded, encoded
 
@@ -161,7 +163,7 @@ def _authority(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BoundedHandler):
     protocol_version = "HTTP/1.1"
     timeout = IDLE_SECONDS_MAX
     disable_nagle_algorithm = True  # else a body waits for the acknowledgement of its header, 40 ms

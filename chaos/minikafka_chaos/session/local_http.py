@@ -16,11 +16,12 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from minikafka.client.metrics_access import is_loopback
+from minikafka.local.http_handler import BoundedHandler
 
 from minikafka_chaos.session.errors import VerbRefused
 
@@ -40,11 +41,10 @@ def token_for(host: str, token: str | None) -> str | None:
     return token or (None if is_loopback(host) else secrets.token_urlsafe(24))
 
 
-class LocalHandler(BaseHTTPRequestHandler):
+class LocalHandler(BoundedHandler):
     """Handles a request; `offered` says in words what there is, `token` what a request needs."""
 
     protocol_version = "HTTP/1.1"
-    timeout = 60
     token: ClassVar[str | None] = None
     offered: ClassVar[str] = ""
 
@@ -143,6 +143,8 @@ class LocalHandler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = CONNECTIONS_MAX
+    """Else whoever connects while many strangers do is refused by the kernel."""
 
     def __init__(self, *args: Any) -> None:
         self.strangers: dict[Any, None] = {}

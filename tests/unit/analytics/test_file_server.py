@@ -14,6 +14,7 @@ from typing import BinaryIO
 from urllib.parse import quote, urlsplit
 
 import pytest
+from minikafka.local.http_handler import HEAD_BYTES_MAX
 from minikafka_analytics.spark import file_server
 from minikafka_analytics.spark.file_server import serving
 from minikafka_analytics.storage.paths import PREFIX_SETTING, decoded, encoded
@@ -145,6 +146,14 @@ def test_strangers_hold_no_more_than_so_many_connections(
     finally:
         for stranger in strangers:
             stranger.close()
+
+
+def test_of_what_a_stranger_begins_with_little_is_kept(client: Client) -> None:
+    host, _, port = client.host.rpartition(":")
+    begin = b"GET / HTTP/1.1\r\nA: "
+    with socket.create_connection((host, int(port)), 60) as stranger:
+        stranger.sendall(begin + (HEAD_BYTES_MAX + 1 - len(begin)) * b"a")
+        assert stranger.recv(12) == b"HTTP/1.1 431"
 
 
 def test_what_is_not_served_is_said(client: Client, folders: Path) -> None:

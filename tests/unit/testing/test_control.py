@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import socket
 import time
@@ -12,10 +13,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import pytest
 from jsonschema import Draft202012Validator
 from minikafka.client.metrics_access import is_loopback
+from minikafka.local.http_handler import HEAD_BYTES_MAX
 from minikafka.local.layout import HOOKS
 from minikafka.protocol.types import TopicPartition
 from minikafka.testing import MiniKafkaCluster, VerbRefused
@@ -185,9 +188,11 @@ def test_strangers_take_few_connections_and_no_memory(server: ControlServer, mon
     class Kept(local_http.LocalHandler):
         def setup(self) -> None:
             super().setup()
-            read = self.rfile.read
+            file = self.rfile
             self.rfile = SimpleNamespace(  # type: ignore[assignment]
-                readline=self.rfile.readline, read=lambda size: sizes.append(size) or read(size), close=self.rfile.close
+                peek=file.peek,
+                read=lambda size: sizes.append(size) or file.read(size),
+                close=file.close,  # type: ignore[attr-defined]
             )
 
     monkeypatch.setattr(local_http, "CONNECTIONS_MAX", 1)
@@ -206,6 +211,31 @@ def test_strangers_take_few_connections_and_no_memory(server: ControlServer, mon
     with socket.create_connection((host, int(port)), 60) as silent, socket.create_connection((host, int(port)), 60):
         assert silent.recv(1) == b"", "else the owner of the token would not get in"
     made.close()
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [b"GET /", b"GET / HTTP/1.1\r\nHost: ", b"GET / HTTP/1.1\r\n" + 50 * (b"A: " + 200 * b"b" + b"\r\n")],
+    ids=["line", "header", "headers"],
+)
+def test_of_what_a_request_begins_with_little_is_kept(server: ControlServer, begin: bytes) -> None:
+    """66 strangers with 97 headers of 65 KB each took 2 GB."""
+    address = urlsplit(server.url)
+    with socket.create_connection((address.hostname, address.port), 60) as stranger:
+        stranger.sendall(begin + (HEAD_BYTES_MAX - len(begin)) * b"a")
+        stranger.sendall(b"a")
+        answer = b"".join(iter(lambda: stranger.recv(1 << 16), b""))
+    assert answer.startswith(b"HTTP/1.1 431 ")
+
+
+def test_what_a_request_begins_with_has_a_time_in_all(server: ControlServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte each minute held a thread for days."""
+    now = itertools.count(0.0, 20.0)
+    monkeypatch.setattr("minikafka.local.http_handler.time", SimpleNamespace(monotonic=lambda: next(now)))
+    address = urlsplit(server.url)
+    with socket.create_connection((address.hostname, address.port), 60) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n" + 5 * b"A: b\r\n")
+        assert stranger.recv(1) == b""
 
 
 def test_an_address_that_cannot_be_had_is_refused(server: ControlServer, tmp_path: Path) -> None:
