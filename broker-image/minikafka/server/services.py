@@ -47,7 +47,7 @@ class Services:
     groups: GroupService
     turn_queue: TurnQueue
     searches: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
-    """Held by whoever searches by time, by whose work it is (:func:`minikafka.server.walkers.owner`)."""
+    """Held by whoever searches by time, by whose work it is (`ClientConnection.asked_by`)."""
 
     def yielding(self, rows: Iterable[T]) -> AsyncIterator[T]:
         """Give each of the rows that one client has asked for, and serve others between them."""

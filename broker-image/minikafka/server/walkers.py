@@ -13,8 +13,6 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from minikafka.security.principal import ANONYMOUS
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -25,11 +23,6 @@ THREADS = 4
 """They bound the memory, at most 256 MiB for each."""
 THREADS_OF_ONE = 2
 """Of one principal: whoever comes beside has a thread at once."""
-
-
-def owner(principal: str, client_host: str) -> str:
-    """Return whose work it is: of who has not logged in the client's address says that."""
-    return client_host if principal == ANONYMOUS else principal
 
 
 class _Task:

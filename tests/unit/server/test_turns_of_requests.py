@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+from minikafka.server.connection import ClientConnection
 from minikafka.transport.turn import ASKED_BY, TURN_SECONDS_MAX, TurnQueue, yielding
 
 ROUNDS_MAX = 1_000
@@ -86,6 +90,23 @@ async def test_users_have_turns_by_turns() -> None:
 
     await asyncio.gather(*(work(user) for user in [*["many"] * 9, "few", "other"]))
     assert served == ["many", "few", "other", *["many"] * 8]
+
+
+@pytest.mark.parametrize(
+    ("principal", "is_open", "known_by"),
+    [
+        ("User:alice", True, "User:alice"),
+        ("User:ANONYMOUS", None, "10.0.0.1"),
+        ("User:ANONYMOUS", False, ""),
+    ],
+)
+def test_who_shares_turns(principal: str, is_open: bool | None, known_by: str) -> None:
+    """A user, an address where nobody logs in; and all who have not logged in yet are one."""
+    connection: Any = SimpleNamespace(
+        door=None if is_open is None else SimpleNamespace(is_open=is_open), principal=principal, client_host="10.0.0.1"
+    )
+    asked_by: Any = ClientConnection.asked_by
+    assert asked_by.fget(connection) == known_by
 
 
 async def test_who_is_alone_begins_at_once() -> None:

@@ -6,7 +6,7 @@ import threading
 import weakref
 from concurrent.futures import Future
 
-from minikafka.server.walkers import Walkers, owner
+from minikafka.server.walkers import Walkers
 
 DEADLINE = 60.0
 
@@ -69,8 +69,3 @@ def test_what_fails_is_told_and_gives_its_thread_back() -> None:
     failed = walkers.submit("a", lambda: 1 / 0)
     assert isinstance(failed.exception(DEADLINE), ZeroDivisionError)
     assert walkers.of("a").submit(divmod, 7, 2).result(DEADLINE) == (3, 1)
-
-
-def test_who_has_not_logged_in_is_known_by_the_address() -> None:
-    assert owner("User:ANONYMOUS", "10.0.0.1") == "10.0.0.1"
-    assert owner("User:alice", "10.0.0.1") == "User:alice"

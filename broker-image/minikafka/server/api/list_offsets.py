@@ -33,7 +33,7 @@ from minikafka.replication.offsets import (
 from minikafka.server.api.spec import NO_TRANSACTIONS, ApiSpec
 from minikafka.server.request_context import RequestContext
 from minikafka.server.services import Services
-from minikafka.server.walkers import WALKED_BYTES_MAX, WALKERS, owner
+from minikafka.server.walkers import WALKED_BYTES_MAX, WALKERS
 
 SPEC = ApiSpec(
     ApiKey.LIST_OFFSETS,
@@ -75,7 +75,7 @@ def _timestamp(value: Any) -> int:
 
 
 def _turn(services: Services, ctx: RequestContext) -> asyncio.Lock:
-    return services.searches.setdefault(owner(ctx.principal, ctx.client_host), asyncio.Lock())
+    return services.searches.setdefault(ctx.connection.asked_by, asyncio.Lock())
 
 
 async def _answer(
@@ -107,7 +107,7 @@ async def _look_into(services: Services, ctx: RequestContext, search: Search, fo
         search.look_into(found)
         return time.thread_time() - began
 
-    threads = WALKERS.of(owner(ctx.principal, ctx.client_host))
+    threads = WALKERS.of(ctx.connection.asked_by)
     seconds = await asyncio.get_running_loop().run_in_executor(threads, look)
     if ctx.connection.has_quotas and not ctx.connection.serves_brokers_only:
         services.quotas.spent(ctx, seconds)

@@ -28,7 +28,7 @@ from minikafka.protocol.records import COMPRESSION_MASK, TRANSACTIONAL_FLAG
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
 from minikafka.security.acls import Operation, ResourceType
 from minikafka.server.api.spec import ApiSpec
-from minikafka.server.walkers import WALKED_BYTES_MAX, WALKERS, owner
+from minikafka.server.walkers import WALKED_BYTES_MAX, WALKERS
 from minikafka.transport.turn import Turn
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class _LargeBatches:
     def walk(self) -> None:
         """Have those that are left walked over; then append all, and go on with the connection."""
         connection = self._connection
-        threads = WALKERS.of(owner(connection.principal, connection.client_host))
+        threads = WALKERS.of(connection.asked_by)
         asyncio.get_running_loop().run_in_executor(threads, self._walk_some).add_done_callback(self._walked)
 
     @property
