@@ -263,6 +263,33 @@ async def test_others_have_their_turns_between_the_batches_of_a_request(
     assert walks.sizes == [len(LARGE), len(BOMBS[0]), len(LARGE), len(LARGE)]
 
 
+async def test_what_is_led_here_only_meanwhile_is_not_walked_on_the_event_loop_either(
+    stage: Stage, walks: Walks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a topic that is made while a request waits, each batch took 0.2 s of the event loop where it was appended."""
+    walked: list[bool] = []
+    append = Log.append_as_leader
+
+    def append_as_leader(*args: Any, ahead: Any = None) -> Any:
+        walked.append(ahead is not None)
+        return append(*args, ahead=ahead)
+
+    monkeypatch.setattr(Log, "append_as_leader", append_as_leader)
+    await stage.start()
+    await stage.partition(ALONE)
+    client = await stage.client()
+    walks.may_go_on.clear()
+    rows = [{"index": index, "records": LARGE} for index in (0, 1, 1)]
+    values = {"acks": ALL, "timeout": 60_000, "topic_data": [{"name": "t", "partition_data": rows}]}
+    answer = client.send(ApiKey.PRODUCE, values)
+    await stage.until(lambda: bool(walks.sizes))
+    await stage.took(stage.peer.decide_topic(TopicState("t", TOPIC_ID, (ALONE,) * 2, {})))
+    await stage.until(lambda: stage.broker.replicas.get("t", 1) is not None)
+    walks.may_go_on.set()
+    assert await results(answer) == [(0, 0), (0, 0), (0, 1)]
+    assert walked == [True] * 3
+
+
 async def test_the_time_that_threads_take_is_charged(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is most of what a bomb takes."""
     await stage.start()

@@ -87,10 +87,11 @@ def _serve(connection: ClientConnection, header: RequestHeader, slot: Slot, requ
         append({})
         return
     now_ms = connection.services.context.clock.unix_ms()
-    ahead, large = _walk_small(_batches_to_walk(connection, request), now_ms)
+    batches = _batches_to_walk(connection, request)
+    ahead, large = _walk_small(batches, now_ms)
     if large:
         connection.hold_frames("walked")
-        _LargeBatches(connection, append, request.acks, large, ahead, now_ms).walk()
+        _LargeBatches(connection, append, request, batches, large, ahead, now_ms).walk()
     else:
         append(ahead)
 
@@ -157,21 +158,23 @@ def _walk_small(batches: Batches, now_ms: int) -> tuple[dict[int, RecordsAhead],
 class _LargeBatches:
     """Those of one request. Threads walk over some at a time, so that others' batches have their turns between them."""
 
-    __slots__ = ("_acks", "_ahead", "_append", "_client", "_connection", "_left", "_now_ms")
+    __slots__ = ("_ahead", "_append", "_client", "_connection", "_left", "_now_ms", "_request", "_seen")
 
     def __init__(
         self,
         connection: ClientConnection,
         append: Callable[[dict[int, RecordsAhead]], None],
-        acks: int,
-        batches: Batches,
+        request: ProduceRequest,
+        seen: Batches,
+        large: Batches,
         ahead: dict[int, RecordsAhead],
         now_ms: int,
     ) -> None:
         self._connection = connection
         self._append = append
-        self._acks = acks
-        self._left = deque(batches)
+        self._request = request
+        self._seen = {id(records) for records, _ in seen}
+        self._left = deque(large)
         self._ahead = ahead
         self._now_ms = now_ms
         self._client = connection.metered
@@ -186,7 +189,7 @@ class _LargeBatches:
     def _is_in_vain(self) -> bool:
         """Whether the broker ends, or the client has gone and waited for an answer: it does not know what became of it."""
         connection = self._connection
-        return connection.services.connections.ended or (self._acks != 0 and connection.has_hung_up)
+        return connection.services.connections.ended or (self._request.acks != 0 and connection.has_hung_up)
 
     def _walk_some(self) -> float:
         """Walk over one batch, and over more while there is time; the seconds that it took."""
@@ -201,6 +204,13 @@ class _LargeBatches:
                 break
         return time.thread_time() - began
 
+    def _look_again(self) -> None:
+        """Add those for partitions that are led here only now: else they would be walked over where they are appended."""
+        for records, config in _batches_to_walk(self._connection, self._request):
+            if id(records) not in self._seen:
+                self._seen.add(id(records))
+                self._left.append((records, config))
+
     def _walked(self, walk: asyncio.Future[float]) -> None:
         """Also of a client that has gone meanwhile: it may have asked for no answer."""
         connection = self._connection
@@ -213,6 +223,7 @@ class _LargeBatches:
             if self._left and self._is_in_vain:
                 connection.close()  # nothing of what it has sent behind this is appended without this
                 return
+            self._look_again()
             if self._left:
                 self.walk()
                 return
