@@ -44,7 +44,7 @@ from minikafka.protocol.types import TopicPartition
 
 _NAME_BYTES_MAX = 32767
 """More does not fit into a record, nor into answers of versions that are not flexible."""
-_METADATA_BYTES_MIN = 1 << 20
+_SAID_BYTES_MIN = 1 << 20
 """Of all protocols of a member: so much is taken though message.max.bytes be less."""
 _SHOWN_NAME_CHARS = 256
 """Of a group's name, for each thing that is shown of it (:meth:`GroupCoordinator.series`)."""
@@ -195,8 +195,8 @@ class GroupCoordinator:
         names = (request.protocol_type, request.group_instance_id or "", *(each.name for each in request.protocols))
         if error is ErrorCode.NONE and any(_is_long(name) for name in names):
             error = ErrorCode.INVALID_REQUEST
-        metadata_bytes = sum(len(each.metadata) for each in request.protocols)
-        if error is ErrorCode.NONE and metadata_bytes > max(_METADATA_BYTES_MIN, self._config.message_max_bytes):
+        said_bytes = sum(len(each.name) + len(each.metadata) for each in request.protocols)
+        if error is ErrorCode.NONE and said_bytes > max(_SAID_BYTES_MIN, self._config.message_max_bytes):
             error = ErrorCode.INVALID_REQUEST  # it could not be stored, but would be kept until then
         if error is ErrorCode.NONE and group is None:
             if request.member_id != UNKNOWN_MEMBER:

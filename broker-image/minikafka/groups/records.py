@@ -1,9 +1,9 @@
 """Kafka's record formats in ``__consumer_offsets``: what a committed offset and a group look like on disk.
 
-Written: ``OffsetCommitKey`` v1 with ``OffsetCommitValue`` v4 (v1 when the commit carried its own retention, which only
-v1 can hold), ``GroupMetadataKey`` v2 with ``GroupMetadataValue`` v3. Read: every version Kafka defined so far. A key or
-value starts with its version as an int16; a null value is a tombstone. Keys of other versions belong to newer group
-protocols (KIP-848, KIP-932) and are left alone.
+Written: ``OffsetCommitKey`` v1 with ``OffsetCommitValue`` v4 (in which a commit's own retention is a tagged field),
+``GroupMetadataKey`` v2 with ``GroupMetadataValue`` v3. Read: every version Kafka defined so far. A key or value starts
+with its version as an int16; a null value is a tombstone. Keys of other versions belong to newer group protocols
+(KIP-848, KIP-932) and are left alone.
 
 Source: ``group-coordinator/src/main/resources/common/message/*.json`` of Apache Kafka.
 """
@@ -25,8 +25,8 @@ _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _STRING_BYTES_MAX = 32767
 _TOPIC_ID_TAG, _TOPIC_ID_BYTES = 0, 16
-_TOPIC_ID_FIELD = bytes((1, _TOPIC_ID_TAG, _TOPIC_ID_BYTES))
-"""One tagged field, and what comes before its value."""
+_EXPIRE_TAG = 10_000
+"""A tagged field that Kafka does not have, and passes over: it writes version 1 for an expiry, where no topic's id fits in."""
 
 
 class MalformedGroupRecord(ValueError):
@@ -95,22 +95,20 @@ def offset_key(group_id: str, topic_partition: TopicPartition) -> bytes:
 
 
 def offset_value(committed: CommittedOffset) -> bytes:
-    """``OffsetCommitValue`` v4, or v1 when there is an expiry to keep."""
+    """``OffsetCommitValue`` v4."""
+    tags = []
+    if committed.topic_id is not None:
+        tags.append((_TOPIC_ID_TAG, committed.topic_id))
     if committed.expire_timestamp_ms != NO_TIMESTAMP:
-        return (
-            _int16(1)
-            + _INT64.pack(committed.offset)
-            + _string(committed.metadata)
-            + _INT64.pack(committed.commit_timestamp_ms)
-            + _INT64.pack(committed.expire_timestamp_ms)
-        )
+        tags.append((_EXPIRE_TAG, _INT64.pack(committed.expire_timestamp_ms)))
     return (
         _int16(4)
         + _INT64.pack(committed.offset)
         + _INT32.pack(committed.leader_epoch)
         + _compact_string(committed.metadata)
         + _INT64.pack(committed.commit_timestamp_ms)
-        + (b"\0" if committed.topic_id is None else _TOPIC_ID_FIELD + committed.topic_id)
+        + uvarint(len(tags))
+        + b"".join(uvarint(tag) + uvarint(len(value)) + value for tag, value in tags)
     )
 
 
@@ -160,9 +158,14 @@ def read_offset_value(value: bytes) -> CommittedOffset:
     metadata = reader.string()
     committed_at = reader.int64()
     expires_at = reader.int64() if version == 1 else NO_TIMESTAMP
-    topic_id = reader.tags().get(_TOPIC_ID_TAG) if reader.flexible else None
+    tags = reader.tags() if reader.flexible else {}
+    topic_id, expire = tags.get(_TOPIC_ID_TAG), tags.get(_EXPIRE_TAG)
     if topic_id is not None and len(topic_id) != _TOPIC_ID_BYTES:
         raise MalformedGroupRecord(f"a topic id of {len(topic_id)} bytes")
+    if expire is not None:
+        if len(expire) != _INT64.size:
+            raise MalformedGroupRecord(f"an expiry of {len(expire)} bytes")
+        (expires_at,) = _INT64.unpack(expire)
     return CommittedOffset(offset, epoch, metadata, committed_at, expires_at, topic_id)
 
 

@@ -367,6 +367,8 @@ def test_what_members_say_is_bounded() -> None:
     half = bytes(600_000)
     large = (GroupProtocol("range", half), GroupProtocol("roundrobin", half))
     assert lab.join(protocols=large).error is ErrorCode.INVALID_REQUEST
+    named = tuple(GroupProtocol(f"{number:030000}", b"") for number in range(40))
+    assert lab.join(protocols=named).error is ErrorCode.INVALID_REQUEST
     assert not len(lab.coordinator)
     assert lab.join(protocols=large[:1]).error is ErrorCode.MEMBER_ID_REQUIRED
     assert lab.join("somebody").error is ErrorCode.UNKNOWN_MEMBER_ID

@@ -55,18 +55,19 @@ def test_offset_commit_value_v4(topic_id: bytes | None, tags: str) -> None:
     assert read_offset_value(golden) == committed
 
 
-def test_a_topic_id_of_another_length() -> None:
-    value = bytes.fromhex("0004000000000000002a00000007036f6b0000018bcfe568000100020102")
-    with pytest.raises(MalformedGroupRecord, match="topic id of 2 bytes"):
+@pytest.mark.parametrize(("tag", "problem"), [("00", "topic id"), ("904e", "an expiry")])
+def test_tagged_fields_of_another_length(tag: str, problem: str) -> None:
+    value = bytes.fromhex(f"0004000000000000002a00000007036f6b0000018bcfe5680001{tag}020102")
+    with pytest.raises(MalformedGroupRecord, match=f"{problem} of 2 bytes"):
         read_offset_value(value)
 
 
-def test_offset_commit_value_v1_keeps_an_expiry() -> None:
-    """Only version 1 has expireTimestamp; Kafka writes it then, too."""
-    golden = bytes.fromhex("0001000000000000002a00026f6b0000018bcfe568000000018bcfe56801")
-    committed = CommittedOffset(42, -1, "ok", 1_700_000_000_000, 1_700_000_000_001)
-    assert offset_value(committed) == golden
-    assert read_offset_value(golden) == committed
+def test_an_expiry_is_kept_beside_a_topic_id() -> None:
+    """Only version 1 has expireTimestamp, which Kafka writes then, and no topic's id; Kafka passes over tags that it has not."""
+    committed = CommittedOffset(42, -1, "ok", 1_700_000_000_000, 1_700_000_000_001, b"i" * 16)
+    assert read_offset_value(offset_value(committed)) == committed
+    of_version_1 = bytes.fromhex("0001000000000000002a00026f6b0000018bcfe568000000018bcfe56801")
+    assert read_offset_value(of_version_1) == committed._replace(topic_id=None)
 
 
 def test_other_versions_of_offset_commit_value_are_read() -> None:
