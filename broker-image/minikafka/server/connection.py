@@ -49,7 +49,10 @@ BEHIND_BYTES_MAX = 1 << 16
 LARGE_REQUEST_BYTES = 1 << 10
 """From which on clients' requests are begun one in each round of the event loop, on whatever connections they come."""
 
-_BEHIND, _KEPT = "behind", "kept"
+MANY_ROWS = 200
+"""A Produce or Fetch of more has to wait for a turn, like large requests: each row costs 10 microseconds."""
+
+_BEHIND, _KEPT, _TURN = "behind", "kept", "rows"
 
 PIPELINE_MAX = 1000
 """Requests of one connection that may be unanswered; over it nothing more is read until some are."""
@@ -103,6 +106,9 @@ class ClientConnection(FrameProtocol):
         self.slots: deque[Slot] = deque()
         self._cold: deque[tuple[Slot, RequestHeader, bytes]] = deque()
         self._cold_task: asyncio.Task[None] | None = None
+        self._turn_task: asyncio.Task[None] | None = None
+        self._has_turn = False
+        """The request that waits for a turn may be served."""
         self._takes_answers = asyncio.Event()
         self._takes_answers.set()
         self._kept_bytes = 0
@@ -165,8 +171,9 @@ class ClientConnection(FrameProtocol):
             self._takes_answers.set()
 
     def closed(self) -> None:
-        if self._cold_task is not None:
-            self._cold_task.cancel()
+        for task in (self._cold_task, self._turn_task):
+            if task is not None:
+                task.cancel()
         self.deadlines.stop()
         if self.memory is not None:
             self.memory.gone(self)
@@ -289,6 +296,23 @@ class ClientConnection(FrameProtocol):
         if seconds > 0:
             self.muting.mute(max(milliseconds(seconds), 1))
         return seconds <= 0
+
+    def may_serve(self, rows: int) -> bool:
+        """Whether a request of so many rows may be served at once. If not its frame is to be left: others have turns, too."""
+        if rows <= MANY_ROWS or self.is_broker:
+            return True
+        if not self._has_turn:
+            self.hold_frames(_TURN)
+            self._turn_task = asyncio.ensure_future(self._wait_for_turn())
+            return False
+        self._has_turn = False
+        return True
+
+    async def _wait_for_turn(self) -> None:
+        ASKED_BY.set(self.asked_by)
+        await self.services.turn_queue.first()
+        self._has_turn = True
+        self.release_frames(_TURN)
 
     def begin_round(self, now: float) -> None:
         """Measure, from now to the end of the round, the time for which this connection has the event loop."""

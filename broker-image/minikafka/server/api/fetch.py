@@ -110,7 +110,9 @@ class WaitingFetch:
 
 
 def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader, slot: Slot) -> bool:
-    """Read what is asked for; the slot is filled now, or when there is enough, or in time. False: not before a quota allows it.
+    """Read what is asked for; the slot is filled now, or when there is enough, or in time.
+
+    False: not before it has a turn, and a quota allows it.
 
     Raises MalformedRequest.
     """
@@ -118,6 +120,9 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     if not codec.MIN_SUPPORTED <= version <= codec.MAX_SUPPORTED:
         raise MalformedRequest(f"Fetch v{version} is not supported")
     request = codec.decode_fetch(frame, header.end, version)
+    rows = sum([len(row) for _, row in request.topics])
+    if not connection.may_serve(rows):
+        return False
     request.max_bytes = min(request.max_bytes, connection.services.context.config.fetch_max_bytes)
     if connection.services.metadata.image.quotas.is_set and request.replica_id < 0:
         client = connection.metered = connection.client(header)
@@ -126,6 +131,8 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
         allowed = connection.services.quotas.fetch_bytes_max(client)
         request.max_bytes = request.max_bytes if allowed is None else min(request.max_bytes, allowed)
     request.min_bytes = min(request.min_bytes, request.max_bytes)
+    if rows > FEW_ROWS and request.replica_id < 0:
+        request.topics = _each_once(request.topics)
     _serve(connection, header, slot, request)
     return True
 
@@ -133,8 +140,6 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
 def _serve(connection: ClientConnection, header: RequestHeader, slot: Slot, request: FetchRequest) -> None:
     if request.replica_id >= 0:
         slot.api_key = FOLLOWER_FETCH
-    elif sum([len(row) for _, row in request.topics]) > FEW_ROWS:
-        request.topics = _each_once(request.topics)
     denied: FetchTopics = []
     if request.replica_id >= 0 and not connection.is_broker:
         _answer(connection, header, request, slot, [], _refused(request.topics), 0)

@@ -45,7 +45,9 @@ Results = list[tuple[str, list[PartitionResult]]]
 
 
 def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader, slot: Slot) -> bool:
-    """Append what is in the frame; the slot is filled now, or when enough replicas have it. False: not before a quota allows it.
+    """Append what is in the frame; the slot is filled now, or when enough replicas have it.
+
+    False: not before it has a turn, and a quota allows it.
 
     Raises MalformedRequest.
     """
@@ -53,6 +55,8 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     if version > codec.MAX_SUPPORTED:
         raise MalformedRequest(f"Produce v{version} is not supported")
     request = codec.decode_produce(frame, header.end, version)
+    if not connection.may_serve(sum([len(row) for _, row in request.topics])):
+        return False
     if connection.services.metadata.image.quotas.is_set:
         client = connection.client(header)
         if request.acks:
@@ -223,7 +227,8 @@ class _LargeBatches:
             if self._left and self._is_in_vain:
                 connection.close()  # nothing of what it has sent behind this is appended without this
                 return
-            self._look_again()
+            if not self._left:
+                self._look_again()
             if self._left:
                 self.walk()
                 return
