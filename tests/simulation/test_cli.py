@@ -140,8 +140,8 @@ def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Captur
 def test_a_long_schedule_may_make_more_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """`--seconds 600` called a healthy cluster wild: it counted as many events as for eight seconds."""
     monkeypatch.setattr(world, "SECONDS_USUAL", 1.0)
-    monkeypatch.setattr(world, "EVENTS_MAX", simulate(1, Plan(seconds=1)).events)
-    long = simulate(1, Plan(seconds=3))
+    monkeypatch.setattr(world, "EVENTS_MAX", simulate(3, Plan(seconds=1)).events)
+    long = simulate(3, Plan(seconds=3))
     assert long.violation is None and long.events > world.EVENTS_MAX
 
 

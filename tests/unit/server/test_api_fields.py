@@ -110,7 +110,7 @@ async def asked(broker: Broker, key: ApiKey, version: int) -> Used:
     used = Used(set(), set(), [])
     context: Any = SimpleNamespace(
         api_version=version, client_id="test", client_host="127.0.0.1", listener="REPLICATION", inter_broker=True,
-        principal="User:ANONYMOUS", connection=SimpleNamespace(heartbeats_of=None),
+        principal="User:ANONYMOUS", connection=SimpleNamespace(heartbeats_of=None, asked_by=""),
         mutations=lambda quotas: quotas.mutations(context, strict=True),
     )  # fmt: skip
     known = {  # what only the broker knows
