@@ -149,3 +149,12 @@ class InconsistentTopicId(LogError):
 
 class MalformedCheckpoint(LogError):
     """A checkpoint file that does not parse. The message names file and line."""
+
+
+def remembered(error: LogError) -> LogError:
+    """Return an error as it may be kept: without the frames that raised it, which may hold a batch of 256 MiB decompressed.
+
+    Raise a copy of it: with the frames that it passes then it would be a circle, which only a garbage collection ends.
+    """
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)

@@ -11,11 +11,19 @@ they are in a batch that is not compressed, and answers UNKNOWN_SERVER_ERROR for
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from itertools import islice
 from typing import NoReturn
 
 from minikafka.log.config import LogConfig
-from minikafka.log.errors import InvalidRecord, InvalidTimestamp, LogError, RecordTooLarge, UnsupportedCodec
+from minikafka.log.errors import (
+    InvalidRecord,
+    InvalidTimestamp,
+    LogError,
+    RecordTooLarge,
+    UnsupportedCodec,
+    remembered,
+)
 from minikafka.protocol.compression import (
     DECOMPRESSED_BYTES_MAX,
     Codec,
@@ -69,7 +77,7 @@ def walk_ahead(view: memoryview, config: LogConfig, now_ms: int, bytes_max: int 
             raise
         return _too_large(error)
     except LogError as error:
-        return error
+        return remembered(error)
 
 
 def largest_timestamp(
@@ -83,7 +91,7 @@ def largest_timestamp(
     """
     if ahead is not None:
         if isinstance(ahead, LogError):
-            raise ahead
+            raise copy(ahead)
         return ahead
     try:
         return _largest_timestamp(view, header, config, now_ms, decompressed_bytes_max(config))

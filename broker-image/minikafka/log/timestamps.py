@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import NamedTuple
 
-from minikafka.log.errors import CorruptBatch, LogError, UnsupportedCodec
+from minikafka.log.errors import CorruptBatch, LogError, UnsupportedCodec, remembered
 from minikafka.log.results import TimestampOffset
 from minikafka.log.segment import RELATIVE_OFFSET_MAX, BatchAt, Segment
 from minikafka.log.segments import SegmentList
@@ -128,14 +129,14 @@ class Search:
             with _looking_into(f"the batch at offset {large.search.header.base_offset}"):
                 self._found[large.search] = large.search.find(large.batch)
         except LogError as error:
-            self._found[large.search] = error
+            self._found[large.search] = remembered(error)
 
     def find(self, segment: Segment, at: BatchAt, search: BatchSearch) -> TimestampOffset | None:
         """See `BatchSearch.find`. Raises LargeBatch where the batch holds much, and is not known."""
         if search in self._found:
             known = self._found[search]
             if isinstance(known, LogError):
-                raise known
+                raise copy(known)
             return known
         batch = segment.read_batch(at)
         if len(batch) > self.bytes_max:

@@ -76,7 +76,7 @@ class TopicRequests:
                 try:
                     some.append(decide(controller, wish))
                 except KafkaError as refused:
-                    some.append(refused)
+                    some.append(refused.with_traceback(None))
                 if turn.is_over:
                     break
             return some

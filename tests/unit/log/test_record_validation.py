@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import cramjam
 import lz4.frame  # type: ignore[import-untyped]
@@ -301,6 +303,28 @@ def test_what_was_found_ahead_is_not_looked_for_again(monkeypatch: pytest.Monkey
     with pytest.raises(InvalidTimestamp) as caught:
         largest_timestamp(view, read_header(view), strict, NOW_MS, refused)
     assert [index for index, _ in caught.value.record_errors] == [0]
+
+
+@pytest.mark.parametrize("wrong", ["time", "count", "size"])
+def test_a_refusal_does_not_keep_what_was_decompressed(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    """300 batches in 66 KB, each of which holds 4 MB, took 1.1 GB, also when the client had gone (found by an attack)."""
+    monkeypatch.setattr("minikafka.log.record_validation.DECOMPRESSED_BYTES_MAX", 1_000)
+    config = LogConfig(message_timestamp_before_max_ms=5, max_message_bytes=1 if wrong == "size" else 100_000)
+    value = bytes(2_000 if wrong == "size" else 9)
+    batch = build_batch([Record(0, NOW_MS - 9, None, value)], codec=Codec.GZIP)
+    view = memoryview(with_header(batch, 57, ">i", 7) if wrong == "count" else batch)
+    known = walk_ahead(view, config, NOW_MS)
+    assert isinstance(known, LogError)
+    assert known.__traceback__ is known.__cause__ is known.__context__ is None
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(LogError):
+            largest_timestamp(view, read_header(view), config, NOW_MS, known)
+        assert gc.collect() == 0, "a circle"
+    finally:
+        gc.enable()
+    assert known.__traceback__ is None
 
 
 def test_many_gzip_members_are_refused() -> None:
