@@ -250,12 +250,12 @@ class ClientConnection(FrameProtocol):
 
     # -- requests ---------------------------------------------------------------------------------------------------------
 
-    def frame_received(self, frame: memoryview) -> bool | None:
+    def frame_received(self, frame: memoryview) -> bool:
         started = self.last_active = time.perf_counter()
         self.begin_round(started)
         try:
             if self.door is not None and self.door.takes(frame):
-                return None
+                return False
             header = wire.read_header(frame)
             slot = Slot(header.api_key, started, len(frame))
             self.slots.append(slot)
@@ -273,14 +273,14 @@ class ClientConnection(FrameProtocol):
         except MalformedRequest as error:
             self.services.context.bad_request(self.client_host, str(error))
             self.close()
-            return None
+            return False
         except Exception as error:  # a mistake of ours: the client sees a closed connection, the operator a line
             self.services.context.handler_failed(error)
             self.close()
-            return None
+            return False
         if len(self.slots) > PIPELINE_MAX:
             self.pause()
-        return None
+        return False
 
     def turn_is_over(self) -> bool:
         return self._turn.is_over

@@ -321,18 +321,21 @@ class HookedConnection(ClientConnection):
         super().__init__(services, listener)
         self.hooks = hooks
         self._is_verbs = False
+        self._is_again = False
+        """The frame that is handed on next was looked at."""
 
     @property
     def is_left_alone(self) -> bool:
         """Whether no hook concerns it."""
         return self.inter_broker or self._is_verbs
 
-    def frame_received(self, frame: memoryview) -> None:
-        if not self.inter_broker and self.hooks.active:
+    def frame_received(self, frame: memoryview) -> bool:
+        if not self.inter_broker and self.hooks.active and not self._is_again:
             self._look_at(frame)
         self.hooks.verb_asks = self.is_left_alone
-        super().frame_received(frame)
+        self._is_again = super().frame_received(frame)
         self.hooks.verb_asks = False
+        return self._is_again
 
     def _look_at(self, frame: memoryview) -> None:
         try:

@@ -88,10 +88,11 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     # -- for subclasses ------------------------------------------------------------------------------------------------
 
-    def frame_received(self, frame: memoryview) -> bool | None:
+    def frame_received(self, frame: memoryview) -> bool:
         """One frame without its length; the view is valid until this returns, or until frames that it holds are released.
 
-        True: frames are held, and this one is handed on again when they are released.
+        Returns:
+            Whether frames are held, and this one is to be handed on again when they are released.
         """
         raise NotImplementedError
 

@@ -185,16 +185,17 @@ class PeerConnection(FrameProtocol):
         self.send_frame(correlation, frame, on_answer)
         return messages.answer_body(api_key, version, await answer)
 
-    def frame_received(self, frame: memoryview) -> None:
+    def frame_received(self, frame: memoryview) -> bool:
         if not self._waiting:
             self.close()
-            return
+            return False
         correlation, _, on_answer = self._waiting.popleft()
         if int.from_bytes(frame[:4], "big", signed=True) != correlation:
             on_answer(None)
             self.close()
-            return
-        on_answer(frame)
+        else:
+            on_answer(frame)
+        return False
 
     def closed(self) -> None:
         for handle in (self._timer, self._session, self._logging_in):

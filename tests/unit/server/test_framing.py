@@ -48,10 +48,11 @@ class Server(FrameProtocol):
         super().__init__(TlsStream(server_context(server_of(broker_keystore())), server_side=True))
         self.frames: list[bytes] = []
 
-    def frame_received(self, frame: memoryview) -> None:
+    def frame_received(self, frame: memoryview) -> bool:
         self.frames.append(bytes(frame))
         if frame[:1] == b"h":
             self.hold_frames("test")
+        return False
 
 
 class Both:
@@ -179,8 +180,9 @@ class Plain(FrameProtocol):
         super().__init__()
         self.frames: list[int] = []
 
-    def frame_received(self, frame: memoryview) -> None:
+    def frame_received(self, frame: memoryview) -> bool:
         self.frames.append(len(frame))
+        return False
 
 
 async def test_memory_is_taken_by_what_has_come() -> None:

@@ -327,28 +327,33 @@ async def test_others_are_served_between_the_rows_of_a_request(tmp_path: Path, m
             assert next(rounds) - begun > ROWS, key
 
 
+@pytest.mark.parametrize("hooks", ["false", "true"])
 @pytest.mark.parametrize("key", [ApiKey.PRODUCE, ApiKey.FETCH])
 async def test_a_produce_or_fetch_of_many_rows_waits_for_a_turn(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, key: ApiKey
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: ApiKey, hooks: str
 ) -> None:
-    """Of 100 connections, each with 9,000 rows, all were served in one round of the event loop: others waited for 10 s."""
-    broker = cluster.brokers[1]
-    turns = asyncio.Event()
-    monkeypatch.setattr(broker.services.turn_queue, "first", turns.wait)
-    client, other = await Stranger.at(broker), await Stranger.at(broker)
-    for count in (MANY_ROWS + 1, 1):
-        rows = [{"index": index, "records": None} for index in range(count)]
-        if key is ApiKey.FETCH:
-            client.request(key, 11, fetch(absent=count))
-        else:
-            topics = [{"name": "absent", "partition_data": rows}]
-            client.request(key, 9, {"transactional_id": None, "acks": 1, "timeout": 1000, "topic_data": topics})
-    answered = asyncio.ensure_future(client.frame())
-    await until(lambda: any("rows" in each._held for each in connections(broker)))
-    assert await other.ask(ApiKey.METADATA, 9, {"topics": []})
-    assert not answered.done()
-    turns.set()
-    assert await answered and await client.frame()
+    """Of 100 connections, each with 9,000 rows, all were served in one round of the event loop: others waited for 10 s.
+
+    A broker with hooks for tests took a request that has to wait for one that is served, and it was never answered.
+    """
+    async with running(tmp_path, 1, minikafka_test_hooks=hooks) as cluster:
+        broker = cluster.brokers[1]
+        turns = asyncio.Event()
+        monkeypatch.setattr(broker.services.turn_queue, "first", turns.wait)
+        client, other = await Stranger.at(broker), await Stranger.at(broker)
+        for count in (MANY_ROWS + 1, 1):
+            rows = [{"index": index, "records": None} for index in range(count)]
+            if key is ApiKey.FETCH:
+                client.request(key, 11, fetch(absent=count))
+            else:
+                topics = [{"name": "absent", "partition_data": rows}]
+                client.request(key, 9, {"transactional_id": None, "acks": 1, "timeout": 1000, "topic_data": topics})
+        answered = asyncio.ensure_future(client.frame())
+        await until(lambda: any("rows" in each._held for each in connections(broker)))
+        assert await other.ask(ApiKey.METADATA, 9, {"topics": []})
+        assert not answered.done()
+        turns.set()
+        assert await answered and await client.frame()
 
 
 @pytest.mark.parametrize(
