@@ -72,9 +72,10 @@ class LongWalk(Exception):
 
 
 class _Newest:
-    """What a walk over all headers has found of the largest timestamp."""
+    """What a walk over all headers, from a log start offset on, has found of the largest timestamp."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: int) -> None:
+        self.start = start
         self.before: TimestampOffset | None = None
         """In a batch that begins before the log start offset."""
         self.largest: tuple[Segment, BatchAt] | None = None
@@ -94,7 +95,7 @@ class Search:
         self._found: dict[BatchSearch, TimestampOffset | LogError | None] = {}
         self._passed: set[tuple[int, Segment]] = set()
         self._at: tuple[int, Segment, BatchAt] | None = None
-        self.newest = _Newest()
+        self._newest = _Newest(-1)
 
     def has_passed(self, walk: int, segment: Segment) -> bool:
         """Whether this walk has been through a segment."""
@@ -112,6 +113,15 @@ class Search:
             yield found
         self._at = None
         self._passed.add((walk, segment))
+
+    def newest(self, start: int) -> _Newest:
+        """What is known of the largest timestamp from an offset on; what was found below that counts no more."""
+        if self._newest.start != start:
+            self._newest = _Newest(start)
+            self._passed = {(walk, segment) for walk, segment in self._passed if walk != NEWEST}
+            if self._at is not None and self._at[0] == NEWEST:
+                self._at = None
+        return self._newest
 
     def _position(self, walk: int, segment: Segment, offset: int) -> int | None:
         """Where a walk was ended in a segment; None where it was not, or the log has been cut since, before or behind that."""
@@ -239,7 +249,7 @@ def _max_visible(segments: SegmentList, start: int, search: Search) -> Timestamp
 
     Records are looked at in two batches: one that begins before the start, and the one whose header has the largest timestamp.
     """
-    newest = search.newest
+    newest = search.newest(start)
     for segment in segments.since(start):
         if search.has_passed(NEWEST, segment):
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -168,6 +169,22 @@ def test_a_long_walk_goes_on_where_it_ended(is_cut: bool) -> None:
             log.offset_for_timestamp(NOW_MS + 10, 99, known)
     found = log.offset_for_timestamp(NOW_MS + 10, 99, known)
     assert found is not None and found.offset == (6 if is_cut else 11)
+
+
+def test_records_that_are_deleted_during_a_long_walk_are_not_the_newest() -> None:
+    """Where nothing of what was found so far was left a full log was said to be empty (found by an attack)."""
+    log = open_log(MemoryFileSystem())
+    write(log, [[99, 4], [50], *[[n] for n in range(8)]])
+    log.increment_log_start_offset(1)
+    known = Search(1_000, 6)
+    for _ in range(2):
+        with pytest.raises(LongWalk):
+            log.max_timestamp(known)
+    log.increment_log_start_offset(5)
+    while True:
+        with suppress(LongWalk):
+            assert log.max_timestamp(known) == TimestampOffset(NOW_MS + 7, 10, 1)
+            break
 
 
 def test_an_offset_far_below_its_segment_is_passed_over() -> None:
