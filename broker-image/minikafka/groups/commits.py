@@ -6,6 +6,7 @@ Rules: R18; KIP-211 for expiry, KIP-320 for leader epochs, KIP-496 for deletion.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
@@ -17,7 +18,7 @@ from minikafka.groups.records import CommittedOffset, UnstorableGroupRecord, gro
 from minikafka.groups.requests import NO_GENERATION, CommitRequest, FetchResult
 from minikafka.groups.states import GroupState
 from minikafka.groups.subscription import CONSUMER_PROTOCOL_TYPE
-from minikafka.groups.timers import Now
+from minikafka.groups.timers import Now, TimerQueue
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 
@@ -42,6 +43,7 @@ class Commits:
         membership: GroupMembership,
         partition_of: Callable[[str], int],
         gone: Callable[[Group, str, Now], None],
+        timers: TimerQueue,
         topic_id: Callable[[str], bytes | None],
     ) -> None:
         self._config = config
@@ -49,6 +51,7 @@ class Commits:
         self._membership = membership
         self._partition_of = partition_of
         self._gone = gone
+        self._timers = timers
         self._topic_id = topic_id
 
     # -- OffsetCommit -------------------------------------------------------------------------------
@@ -201,42 +204,60 @@ class Commits:
         *,
         group_goes: str | None = None,
     ) -> None:
-        """Delete offsets.
+        """Delete offsets, batch by batch: others are served between two of them.
 
         Args:
             group_goes: why the group goes, too, when it is Empty and has nothing left afterwards. None: it stays until offsets
                 are next looked over for their expiry, as in Kafka; its owner may be about to delete it, or to commit again.
         """
         known = group.offsets.all()
-        changes: Changes = {tp: None for tp in partitions if tp in known}
-        empty = group.state is GroupState.EMPTY and not group.pending and len(changes) == len(known)
+        there = {tp: known[tp] for tp in partitions if tp in known}
+        empty = group.state is GroupState.EMPTY and not group.pending and len(there) == len(known)
         reason = group_goes if empty else None
         # a group of generation 0 never had a record of its own
         tombstone: list[GroupRecord] = [(group_key(group.group_id), None)] if reason and group.generation > 0 else []
-
-        batches = self._in_batches(group, changes) or [{}]
-        outcomes: dict[int, ErrorCode] = {}
-
-        def done(number: int, error: ErrorCode, at: Now) -> None:
-            outcomes[number] = error
-            if len(outcomes) < len(batches):
-                return
-            failed = next(filter(None, outcomes.values()), ErrorCode.NONE)
-            # a member or a commit that came meanwhile has its record after the tombstone, and keeps the group alive
-            if failed is ErrorCode.NONE and reason is not None and self._is_forgettable(group):
-                self._gone(group, reason, at)
-            finished(failed, at)
-
-        if not (changes or tombstone):
-            done(0, ErrorCode.NONE, now)
+        if not (there or tombstone):
+            self._removed(group, reason, now, finished)
             return
-        for number, batch in enumerate(batches):
-            extra = tombstone if number == len(batches) - 1 else ()
-            self._write(group, batch, now, partial(done, number), extra)
+        batches = deque(self._in_batches(group, there) or [{}])
+
+        def write(at: Now) -> None:
+            if group.state is GroupState.DEAD:  # another broker's by now
+                finished(ErrorCode.NOT_LEADER_OR_FOLLOWER, at)
+                return
+            # what was committed again meanwhile stays: the tombstone would come after it
+            changes: Changes = {
+                tp: None
+                for tp, before in batches.popleft().items()
+                if group.offsets.get(tp) is before and not group.offsets.is_pending(tp)
+            }
+            extra = () if batches else tombstone
+            if changes or extra:
+                self._write(group, changes, at, done, extra)
+            else:
+                done(ErrorCode.NONE, at)
+
+        def done(error: ErrorCode, at: Now) -> None:
+            if error is not ErrorCode.NONE:
+                finished(error, at)
+            elif batches:
+                self._timers.timer(write).set(at.monotonic)
+            else:
+                self._removed(group, reason, at, finished)
+
+        write(now)
+
+    def _removed(self, group: Group, reason: str | None, at: Now, finished: Finished) -> None:
+        # a member or a commit that came meanwhile has its record after the tombstone, and keeps the group alive
+        if reason is not None and self._is_forgettable(group):
+            self._gone(group, reason, at)
+        finished(ErrorCode.NONE, at)
 
     @staticmethod
-    def _in_batches(group: Group, changes: Changes) -> list[Changes]:
+    def _in_batches(
+        group: Group, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> list[dict[TopicPartition, CommittedOffset]]:
         """All in one would be refused, again and again, where that is larger than a message may be."""
-        rows = list(changes.items())
+        rows = list(offsets.items())
         size = max(1, REMOVED_BYTES_MAX // (_TOMBSTONE_BYTES_MAX + len(group.group_id.encode(errors="replace"))))
         return [dict(rows[begun : begun + size]) for begun in range(0, len(rows), size)]

@@ -92,7 +92,9 @@ class GroupCoordinator:
             on_rebalanced(group.group_id, group.generation, len(group.members), group.rebalance_reason)
 
         self._membership = GroupMembership(config, self._timers, self._store, new_id, rebalanced)
-        self._commits = Commits(config, self._log, self._membership, self.partition_of, self._forget, topic_id)
+        self._commits = Commits(
+            config, self._log, self._membership, self.partition_of, self._forget, self._timers, topic_id
+        )
         self._cleaner = Cleaner(self._groups, self._commits, self._timers)
         self._retention = self._timers.timer(self._check_retention)
 

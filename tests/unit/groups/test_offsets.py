@@ -367,25 +367,63 @@ def test_a_group_of_many_offsets_goes_in_several_batches(monkeypatch: pytest.Mon
     monkeypatch.setattr(commits, "REMOVED_BYTES_MAX", 700)
     lab = Lab()
     lab.leave(lab.stable_one().member_id)
-    for index in range(5):
-        lab.commit(1, at=TopicPartition("ledger", index))
+    where = [TopicPartition("ledger", index) for index in range(6)]
+    for at in where:
+        lab.commit(1, at=at)
+    lab.confirming = False
+    answer = Waiting()
+    lab.coordinator.delete_group(GROUP, answer, lab.now)
+    assert len(lab.under_way) == 1, "others are served between two of them"
+    lab.confirm()
+    lab.commit(2, at=where[5])
+    lab.coordinator.tick(lab.now)
+    lab.confirm()
+    lab.confirm(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert answer.answer is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert {at: lab.committed(at) for at in where if lab.committed(at)} == {**dict.fromkeys(where[2:5], 1), where[5]: 2}
+    lab.confirming = True
+    answer = Waiting()
+    lab.coordinator.delete_group(GROUP, answer, lab.now)
+    lab.coordinator.tick(lab.now)
+    assert answer.answer is ErrorCode.NONE
+    assert lab.successor().state() == "Dead" == lab.state()
+
+
+def test_what_is_committed_while_a_group_is_being_deleted_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits, "REMOVED_BYTES_MAX", 700)
+    lab = Lab()
+    where = [TopicPartition("ledger", index) for index in range(5)]
+    for at in where:
+        lab.commit(1, at=at)
     lab.confirming = False
     answer = Waiting()
     lab.coordinator.delete_group(GROUP, answer, lab.now)
     lab.confirm()
-    lab.confirm(ErrorCode.NOT_ENOUGH_REPLICAS)
-    assert not answer.answers
+    lab.commit(2, at=where[2])
     lab.confirm()
-    assert answer.answer is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert set(lab.coordinator.fetch_offsets(GROUP, None).offsets) == {
-        TopicPartition("ledger", 2),
-        TopicPartition("ledger", 3),
-    }
+    lab.commit(2, at=where[4])
     lab.confirming = True
+    lab.coordinator.tick(lab.now)
+    lab.coordinator.tick(lab.now)
+    assert answer.answer is ErrorCode.NONE
+    lab.confirm()
+    heir = lab.successor()
+    assert {at: heir.committed(at) for at in where} == {at: lab.committed(at) for at in where}
+    assert [lab.committed(at) for at in where] == [None, None, 2, None, 2]
+
+
+def test_a_removal_that_is_begun_ends_with_the_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another coordinator may have taken other commits since."""
+    monkeypatch.setattr(commits, "REMOVED_BYTES_MAX", 700)
+    lab = Lab()
+    for index in range(3):
+        lab.commit(1, at=TopicPartition("ledger", index))
     answer = Waiting()
     lab.coordinator.delete_group(GROUP, answer, lab.now)
-    assert answer.answer is ErrorCode.NONE
-    assert lab.successor().state() == "Dead" == lab.state()
+    lab.coordinator.unload(0, lab.now)
+    written = len(lab.log)
+    lab.coordinator.tick(lab.now)
+    assert answer.answer is ErrorCode.NOT_COORDINATOR and len(lab.log) == written
 
 
 def test_delete_group() -> None:

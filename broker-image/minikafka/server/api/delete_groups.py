@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.errors import ErrorCode
 from minikafka.server.api.spec import ApiSpec
 from minikafka.server.request_context import RequestContext
 from minikafka.server.services import Services
@@ -15,6 +16,8 @@ SPEC = ApiSpec(ApiKey.DELETE_GROUPS, 0, 2)
 
 async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
-    names = list(dict.fromkeys(request.groups_names))
-    codes = await asyncio.gather(*(services.groups.delete_group(name) for name in names))
-    return {"results": [{"group_id": name, "error_code": code} for name, code in zip(names, codes, strict=True)]}
+    deleted: dict[str, asyncio.Task[ErrorCode]] = {}
+    for name in dict.fromkeys(request.groups_names):
+        deleted[name] = asyncio.ensure_future(services.groups.delete_group(name))
+        await asyncio.sleep(0)  # it begins, and others are served
+    return {"results": [{"group_id": name, "error_code": await code} for name, code in deleted.items()]}
