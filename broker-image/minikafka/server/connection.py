@@ -32,7 +32,7 @@ from minikafka.server.request_context import STRICT_SINCE
 from minikafka.server.throttling import Muting
 from minikafka.transport.framing import FrameProtocol
 from minikafka.transport.request_memory import RequestMemory
-from minikafka.transport.turn import ASKED_BY, Turn
+from minikafka.transport.turn import ASKED_BY, MANY_ROWS, Turn
 
 if TYPE_CHECKING:
     from minikafka.server.services import Services
@@ -48,9 +48,6 @@ BEHIND_BYTES_MAX = 1 << 16
 
 LARGE_REQUEST_BYTES = 1 << 10
 """From which on clients' requests are begun one in each round of the event loop, on whatever connections they come."""
-
-MANY_ROWS = 200
-"""A Produce or Fetch of more has to wait for a turn, like large requests: each row costs 10 microseconds."""
 
 _BEHIND, _KEPT, _TURN = "behind", "kept", "rows"
 
@@ -455,7 +452,9 @@ class ClientConnection(FrameProtocol):
                 await self.muting.wait()
                 await self._wait_for_quotas(self._cold[0][1])
                 slot, header, body = self._cold.popleft()
-                if slot.size > LARGE_REQUEST_BYTES and not self.is_broker:
+                if not self.is_broker and (
+                    slot.size > LARGE_REQUEST_BYTES or self.services.had_much(self.asked_by, slot.api_key)
+                ):
                     await self.services.turn_queue.first()
                 self.services.context.stats.times_of(slot.api_key).queued += time.perf_counter() - slot.started
                 slot.parked = 0.0

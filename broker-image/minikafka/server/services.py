@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MUCH_MAX = 1_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
@@ -46,8 +48,24 @@ class Services:
     reporter: ReplicaReporter
     groups: GroupService
     turn_queue: TurnQueue
-    searches: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
-    """Held by whoever searches by time, by whose work it is (`ClientConnection.asked_by`)."""
+    _much: dict[tuple[str, int], None] = field(default_factory=dict)
+    """Users and APIs, of whom an answer had many rows: the last :data:`MUCH_MAX` of them."""
+    _at_work: WeakValueDictionary[tuple[str, int], asyncio.Lock] = field(default_factory=WeakValueDictionary)
+
+    def has_much(self, user: str, api_key: int) -> None:
+        """Remember that a user's request of an API, which may be small, had a large answer."""
+        self._much.pop((user, api_key), None)
+        self._much[user, api_key] = None
+        if len(self._much) > MUCH_MAX:
+            del self._much[next(iter(self._much))]
+
+    def had_much(self, user: str, api_key: int) -> bool:
+        """Whether a user's requests of an API wait for turns, over whatever connections they come."""
+        return (user, api_key) in self._much
+
+    def one_at_a_time(self, user: str, api_key: int) -> asyncio.Lock:
+        """Return what a user's requests of an API hold that may take much memory (`ClientConnection.asked_by`)."""
+        return self._at_work.setdefault((user, api_key), asyncio.Lock())
 
     def yielding(self, rows: Iterable[T]) -> AsyncIterator[T]:
         """Give each of the rows that one client has asked for, and serve others between them."""

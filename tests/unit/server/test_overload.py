@@ -6,21 +6,23 @@ import asyncio
 import itertools
 import json
 import socket
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from minikafka.config import BrokerConfig, ConfigError
 from minikafka.protocol import messages, wire
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.server.broker import Broker
-from minikafka.server.connection import MANY_ROWS, PIPELINE_MAX, ClientConnection
+from minikafka.server.connection import PIPELINE_MAX, ClientConnection
 from minikafka.server.deadlines import Deadlines
 from minikafka.transport import turn
 from minikafka.transport.request_memory import RequestMemory
+from minikafka.transport.turn import MANY_ROWS
 
 from tests.certificates import PemFiles
 from tests.interop.raw_client import record_batch
@@ -411,6 +413,56 @@ def stall(broker: Broker) -> asyncio.Event:
 
     broker.services.handlers[ApiKey.LIST_GROUPS] = spec, waits
     return may_go_on
+
+
+async def test_a_large_answer_is_made_for_one_of_a_user_and_encoded_in_a_thread(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OffsetFetch of all of 240,000 offsets, in 1 KB, held the event loop for a second, for each connection that asked."""
+    monkeypatch.setattr("minikafka.server.answering.ENCODED_ROWS_MAX", 20)
+    broker, on_loop = cluster.brokers[1], threading.get_ident()
+    clients = [await Stranger.at(broker) for _ in range(2)]
+    encoding, may_go_on = itertools.count(), threading.Event()
+    encode = messages.encode_response
+
+    def encoded(key: int, version: int, values: dict[str, Any]) -> bytes:
+        if key == ApiKey.DESCRIBE_GROUPS:
+            assert threading.get_ident() != on_loop
+            next(encoding)
+            assert may_go_on.wait(DEADLINE)
+        return encode(key, version, values)
+
+    monkeypatch.setattr(messages, "encode_response", encoded)
+    try:
+        for client in clients:
+            client.request(ApiKey.DESCRIBE_GROUPS, 5, {"groups": [f"g{number}" for number in range(21)]})
+        answered = [asyncio.ensure_future(client.frame()) for client in clients]
+        other = await Stranger.at(broker)
+        for _ in range(5):
+            assert await other.ask(ApiKey.METADATA, 9, {"topics": []})
+        assert next(encoding) == 1
+    finally:
+        may_go_on.set()
+    assert all(await asyncio.gather(*answered))
+
+
+async def test_who_asks_for_much_in_few_bytes_waits_for_a_turn(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer before says so: of 200 connections each had 3,000 offsets in one round of the event loop."""
+    monkeypatch.setattr("minikafka.server.answering.MANY_ROWS", 5)
+    broker = cluster.brokers[1]
+    first = AsyncMock(side_effect=broker.services.turn_queue.first)
+    monkeypatch.setattr(broker.services.turn_queue, "first", first)
+    for asked, turns in ((1, 0), (6, 0), (1, 1), (1, 2)):
+        client = await Stranger.at(broker)
+        await client.ask(ApiKey.DESCRIBE_GROUPS, 5, {"groups": [f"g{number}" for number in range(asked)]})
+        await client.ask(ApiKey.METADATA, 9, {"topics": []})
+        assert first.await_count == turns
+    monkeypatch.setattr("minikafka.server.services.MUCH_MAX", 2)
+    for user in "abc":
+        broker.services.has_much(user, 1)
+    assert [broker.services.had_much(user, 1) for user in "abc"] == [False, True, True]
 
 
 @pytest.mark.parametrize("key", [ApiKey.METADATA, ApiKey.FETCH])

@@ -64,7 +64,7 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
         else:
             epoch = getattr(part, "current_leader_epoch", -1)
             searches = timestamp >= 0 or timestamp == MAX_TIMESTAMP
-            async with _turn(services, ctx) if searches else nullcontext():
+            async with services.one_at_a_time(ctx.connection.asked_by, SPEC.key) if searches else nullcontext():
                 row |= await _answer(services, ctx, name, index, epoch, timestamp, replica)
         topics.setdefault(name, {})[index] = row
     return {"topics": [{"name": name, "partitions": list(rows.values())} for name, rows in topics.items()]}
@@ -72,10 +72,6 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
 
 def _timestamp(value: Any) -> int:
     return value if isinstance(value, int) else round(value.timestamp() * 1000)
-
-
-def _turn(services: Services, ctx: RequestContext) -> asyncio.Lock:
-    return services.searches.setdefault(ctx.connection.asked_by, asyncio.Lock())
 
 
 async def _answer(
