@@ -73,7 +73,7 @@ class TurnQueue:
         self._seconds = 0.0
         """How long they may take."""
         self._last = 0.0
-        """When a turn was given last."""
+        """When a turn was given last, or, where nobody waited, the first was asked for."""
 
     async def first(self) -> None:
         """Wait until nobody else begins, or goes on, in this round."""
@@ -91,7 +91,7 @@ class TurnQueue:
             turn: asyncio.Future[None] = loop.create_future()
             waiting.append(turn)
             if not self._is_called:
-                self._is_called = True
+                self._is_called, self._last = True, self._now()
                 loop.call_soon(self._next, loop)
             await turn
             if self._has_time():

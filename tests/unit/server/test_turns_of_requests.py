@@ -78,6 +78,25 @@ async def test_turns_have_half_as_long_as_the_rest() -> None:
     assert 8 <= most <= 16
 
 
+async def test_a_time_in_which_nobody_asks_lends_none() -> None:
+    clock = Clock()
+    queue, served = TurnQueue(clock), 0
+
+    async def work() -> None:
+        nonlocal served
+        await queue.another()
+        served += 1
+        clock.now += 2 * TURN_SECONDS_MAX
+
+    for _ in range(2):
+        clock.now += 60
+        tasks = [asyncio.ensure_future(work()) for _ in range(5)]
+        while not tasks[-1].done():
+            before = served
+            await asyncio.sleep(0)
+            assert served <= before + 1
+
+
 async def test_users_have_turns_by_turns() -> None:
     clock = Clock()
     queue, served = TurnQueue(clock), list[str]()
