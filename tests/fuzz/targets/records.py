@@ -172,7 +172,7 @@ def group_records() -> Iterator[bytes]:
     subscription = b"\0\1\0\0\0\1\0\1t\0\0\0\0"
     member = StoredMember("m", None, "c", "/h", 1000, 1000, subscription, b"\0\0\0\0\0\0")
     group = StoredGroup("consumer", 3, "range", "m", NOW_MS, [member])
-    for committed in (CommittedOffset(5, 1, "said", NOW_MS), CommittedOffset(5, 1, "", NOW_MS, NOW_MS + 1)):
+    for committed in (CommittedOffset(5, 1, "said", NOW_MS), CommittedOffset(5, 1, "", NOW_MS, NOW_MS + 1, bytes(16))):
         yield pieces([offset_key("g", where), offset_value(committed), offset_key("g", where), b""])
     yield pieces([group_key("g"), group_value(group), offset_key("g", where), offset_value(CommittedOffset(1))])
     yield pieces([b"", subscription])
