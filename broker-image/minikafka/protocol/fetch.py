@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.wire import (
+    ROWS_MAX,
     MalformedRequest,
     compact_string,
     counted,
     legacy_string,
+    read_tag_count,
     read_uvarint,
     skip_tags,
     uvarint,
@@ -118,21 +120,22 @@ class PartitionData:
         self.preferred_read_replica = -1
 
 
-def decode_fetch(frame: memoryview, position: int, version: int) -> FetchRequest:
+def decode_fetch(frame: memoryview, position: int, version: int, rows_max: int = ROWS_MAX) -> FetchRequest:
     """Decode the body of a Fetch request.
 
     Raises:
-        MalformedRequest: lengths run over the end of the request, or it has too many rows.
+        TooManyRows: it has more; nothing behind those has been read.
+        MalformedRequest: lengths run over the end of the request.
     """
     try:
         if version >= 12:
-            return _decode_flexible(frame, skip_tags(frame, position), version)
-        return _decode_legacy(frame, position, version)
+            return _decode_flexible(frame, skip_tags(frame, position), version, rows_max)
+        return _decode_legacy(frame, position, version, rows_max)
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise MalformedRequest(f"Fetch v{version} ends early") from error
 
 
-def _decode_flexible(frame: memoryview, position: int, version: int) -> FetchRequest:
+def _decode_flexible(frame: memoryview, position: int, version: int, rows_max: int) -> FetchRequest:
     replica_id = CONSUMER
     if version < 15:
         (replica_id,) = _i32(frame, position)
@@ -140,7 +143,7 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> FetchReq
     max_wait, min_bytes, max_bytes, isolation, session_id, session_epoch = _head(frame, position)
     topic_count, position = read_uvarint(frame, position + 21)
     topics: list[tuple[TopicKey, list[FetchPartition]]] = []
-    rows = counted(0, topic_count - 1)
+    rows = counted(0, topic_count - 1, rows_max)
     for _ in range(topic_count - 1):
         key: TopicKey
         if version >= 13:
@@ -153,7 +156,7 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> FetchReq
             key = str(frame[position : position + length - 1], "utf-8")
             position += length - 1
         count, position = read_uvarint(frame, position)
-        rows = counted(rows, count - 1)
+        rows = counted(rows, count - 1, rows_max)
         partitions = []
         for _ in range(count - 1):
             partitions.append(FetchPartition._make(_part_v12(frame, position)))
@@ -166,7 +169,7 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> FetchReq
         topics.append((key, partitions))
     request = FetchRequest(replica_id, max_wait, min_bytes, max_bytes, isolation, session_id, session_epoch, topics)
     forgotten, position = read_uvarint(frame, position)
-    counted(rows, forgotten - 1)
+    counted(rows, forgotten - 1, rows_max)
     for _ in range(forgotten - 1):
         if version >= 13:
             position += 16
@@ -185,7 +188,7 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> FetchReq
 
 def _read_replica_state(frame: memoryview, position: int, request: FetchRequest) -> None:
     """Tag 1 since version 15: the follower's id and broker epoch (KIP-903)."""
-    count, position = read_uvarint(frame, position)
+    count, position = read_tag_count(frame, position)
     for _ in range(count):
         tag, position = read_uvarint(frame, position)
         size, position = read_uvarint(frame, position)
@@ -194,7 +197,7 @@ def _read_replica_state(frame: memoryview, position: int, request: FetchRequest)
         position += size
 
 
-def _decode_legacy(frame: memoryview, position: int, version: int) -> FetchRequest:
+def _decode_legacy(frame: memoryview, position: int, version: int, rows_max: int) -> FetchRequest:
     (replica_id, max_wait, min_bytes, max_bytes, isolation) = struct.unpack_from(">iiiib", frame, position)
     position += 17
     session_id, session_epoch = 0, -1
@@ -204,7 +207,7 @@ def _decode_legacy(frame: memoryview, position: int, version: int) -> FetchReque
     (topic_count,) = _i32(frame, position)
     position += 4
     topics: list[tuple[TopicKey, list[FetchPartition]]] = []
-    rows = counted(0, topic_count)
+    rows = counted(0, topic_count, rows_max)
     for _ in range(topic_count):
         (length,) = _i16(frame, position)
         if length < 0:  # it would lead back, for ever
@@ -213,7 +216,7 @@ def _decode_legacy(frame: memoryview, position: int, version: int) -> FetchReque
         position += 2 + length
         (count,) = _i32(frame, position)
         position += 4
-        rows = counted(rows, count)
+        rows = counted(rows, count, rows_max)
         partitions = []
         for _ in range(count):
             if version >= 9:
@@ -233,7 +236,7 @@ def _decode_legacy(frame: memoryview, position: int, version: int) -> FetchReque
     if version >= 11:  # forgotten topics are only for sessions, which this broker does not open
         (count,) = _i32(frame, position)
         position += 4
-        counted(rows, count)
+        counted(rows, count, rows_max)
         for _ in range(count):
             (length,) = _i16(frame, position)
             length = max(length, 0)

@@ -91,21 +91,22 @@ class PartitionResult:
             setattr(self, name, getattr(other, name))
 
 
-def decode_produce(frame: memoryview, position: int, version: int) -> ProduceRequest:
+def decode_produce(frame: memoryview, position: int, version: int, rows_max: int = BATCHES_MAX) -> ProduceRequest:
     """Decode the body of a Produce request.
 
     Raises:
-        MalformedRequest: lengths run over the end of the request, or it holds more than BATCHES_MAX.
+        TooManyRows: it holds more; nothing behind those has been read.
+        MalformedRequest: lengths run over the end of the request.
     """
     try:
         if version >= 9:
-            return _decode_flexible(frame, skip_tags(frame, position))
-        return _decode_legacy(frame, position)
+            return _decode_flexible(frame, skip_tags(frame, position), rows_max)
+        return _decode_legacy(frame, position, rows_max)
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise MalformedRequest(f"Produce v{version} ends early") from error
 
 
-def _decode_flexible(frame: memoryview, position: int) -> ProduceRequest:
+def _decode_flexible(frame: memoryview, position: int, rows_max: int) -> ProduceRequest:
     end = len(frame)
     length, position = read_uvarint(frame, position)
     transactional_id = None
@@ -116,7 +117,7 @@ def _decode_flexible(frame: memoryview, position: int) -> ProduceRequest:
     topic_count, position = read_uvarint(frame, position + 6)
     topics: ProduceTopics = []
     batches = 0
-    counted(0, topic_count - 1, BATCHES_MAX)
+    counted(0, topic_count - 1, rows_max)
     for _ in range(topic_count - 1):
         length, position = read_uvarint(frame, position)
         if length == 0:
@@ -124,7 +125,7 @@ def _decode_flexible(frame: memoryview, position: int) -> ProduceRequest:
         name = str(frame[position : position + length - 1], "utf-8")
         position += length - 1
         partition_count, position = read_uvarint(frame, position)
-        batches = counted(batches, partition_count - 1, BATCHES_MAX)
+        batches = counted(batches, partition_count - 1, rows_max)
         partitions: list[tuple[int, memoryview | None]] = []
         for _ in range(partition_count - 1):
             (index,) = _i32(frame, position)
@@ -143,7 +144,7 @@ def _decode_flexible(frame: memoryview, position: int) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def _decode_legacy(frame: memoryview, position: int) -> ProduceRequest:
+def _decode_legacy(frame: memoryview, position: int, rows_max: int) -> ProduceRequest:
     end = len(frame)
     (length,) = _i16(frame, position)
     position += 2
@@ -156,7 +157,7 @@ def _decode_legacy(frame: memoryview, position: int) -> ProduceRequest:
     position += 10
     topics: ProduceTopics = []
     batches = 0
-    counted(0, topic_count, BATCHES_MAX)
+    counted(0, topic_count, rows_max)
     for _ in range(topic_count):
         (length,) = _i16(frame, position)
         if length < 0:  # it would lead back, for ever
@@ -164,7 +165,7 @@ def _decode_legacy(frame: memoryview, position: int) -> ProduceRequest:
         name = str(frame[position + 2 : position + 2 + length], "utf-8")
         position += 2 + length
         (partition_count,) = _i32(frame, position)
-        batches = counted(batches, partition_count, BATCHES_MAX)
+        batches = counted(batches, partition_count, rows_max)
         position += 4
         partitions: list[tuple[int, memoryview | None]] = []
         for _ in range(partition_count):

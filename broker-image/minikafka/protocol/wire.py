@@ -18,15 +18,19 @@ class MalformedRequest(Exception):
     """The bytes are not a request of the API and version that its header names. The connection is closed, as in Kafka."""
 
 
+class TooManyRows(MalformedRequest):
+    """A request has more rows than are read."""
+
+
 TAGS_MAX = 64
 """Tagged fields of one structure (KIP-482), of which Kafka's have four at most."""
 
 
 def counted(rows: int, more: int, most: int = ROWS_MAX) -> int:
-    """Return how many rows a request has with some more. Raises MalformedRequest for too many. None are fewer than none."""
+    """Return how many rows a request has with some more. Raises TooManyRows. None are fewer than none."""
     rows += max(more, 0)
     if rows > most:
-        raise MalformedRequest(f"more than {most:,} rows in a request")
+        raise TooManyRows(f"more than {most:,} rows in a request")
     return rows
 
 

@@ -9,6 +9,9 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FetchRequest, PartitionData, TopicKey
 from minikafka.protocol.produce import PartitionResult
 
+ROWS_AT_ONCE = 200
+"""Of clients' fetches that wait: all that have no more are retried in one go."""
+
 ProduceDone = Callable[[], None]
 FetchTopics = list[tuple[TopicKey, list[PartitionData]]]
 FetchDone = Callable[[FetchTopics, int], None]
@@ -69,12 +72,14 @@ class DelayedFetch:
     socket cost one answer to the follower, not ten), and by whoever keeps it when its deadline has come.
     """
 
-    __slots__ = ("deadline", "follower", "queued", "replicas", "request", "respond")
+    __slots__ = ("deadline", "follower", "has_many_rows", "queued", "replicas", "request", "respond")
 
     def __init__(self, deadline: float, request: FetchRequest, respond: FetchDone, replicas: Replicas) -> None:
         self.deadline = deadline
         """By the clock of its broker."""
         self.follower = request.replica_id >= 0
+        self.has_many_rows = not self.follower and sum([len(row) for _, row in request.topics]) > ROWS_AT_ONCE
+        """It is retried by itself: all of its rows are read, whichever has woken it."""
         self.request: FetchRequest | None = request
         self.respond: FetchDone | None = respond
         self.replicas = replicas

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -81,6 +82,7 @@ class ReplicaManager:
         self.room: AppendRoom | None = None
         """Where appends wait for room on the unflushed volume, when there is one."""
         self._ready: list[DelayedFetch] = []
+        self._retried_alone: deque[DelayedFetch] = deque()
         self._moved: list[HostedPartition] = []
         """Whose high watermark has moved, and who waits for it does not know yet."""
         self.moved: Callable[[HostedPartition], None] = self._moved.append
@@ -349,8 +351,21 @@ class ReplicaManager:
         while self._ready:
             ready, self._ready = self._ready, []
             for fetch in ready:
+                if fetch.has_many_rows:
+                    self._retried_alone.append(fetch)
+                    if len(self._retried_alone) == 1:
+                        self._later(0.0, self._retry_one)
+                    continue
                 fetch.queued = False
                 fetch.retry(False)
+
+    def _retry_one(self) -> None:
+        """Retry a fetch of many rows, one in each round of events: others are served in between."""
+        fetch = self._retried_alone.popleft()
+        if self._retried_alone:
+            self._later(0.0, self._retry_one)
+        fetch.queued = False
+        fetch.retry(False)
 
     # -- fetch --------------------------------------------------------------------------------------------------------
 

@@ -294,16 +294,19 @@ class ClientConnection(FrameProtocol):
             self.muting.mute(max(milliseconds(seconds), 1))
         return seconds <= 0
 
-    def may_serve(self, rows: int) -> bool:
-        """Whether a request of so many rows may be served at once. If not its frame is to be left: others have turns, too."""
-        if rows <= MANY_ROWS or self.is_broker:
-            return True
-        if not self._has_turn:
-            self.hold_frames(_TURN)
-            self._turn_task = asyncio.ensure_future(self._wait_for_turn())
-            return False
-        self._has_turn = False
-        return True
+    def rows_max(self, most: int) -> int:
+        """How many rows a Produce or Fetch may have to be served at once, of so many that are allowed: others have turns, too."""
+        if self.is_broker:
+            return most
+        has_turn, self._has_turn = self._has_turn, False
+        return most if has_turn else MANY_ROWS
+
+    def wait_for_turn(self, rows_max: int) -> None:
+        """Hold the frame of a request that has more rows until it has a turn. Raises MalformedRequest where it had one."""
+        if rows_max > MANY_ROWS:
+            raise MalformedRequest(f"more than {rows_max:,} rows in a request")
+        self.hold_frames(_TURN)
+        self._turn_task = asyncio.ensure_future(self._wait_for_turn())
 
     async def _wait_for_turn(self) -> None:
         ASKED_BY.set(self.asked_by)

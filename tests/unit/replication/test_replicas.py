@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
 from minikafka.log.results import FetchSlice
@@ -14,6 +15,7 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import CONSUMER, FetchPartition, FetchRequest, PartitionData
 from minikafka.protocol.produce import PartitionResult, ProduceRequest
 from minikafka.protocol.types import TopicPartition
+from minikafka.replication import purgatory
 from minikafka.replication.clock import Clock
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
@@ -209,6 +211,18 @@ class TestFetch:
         assert len(came) == 1 and records(came[0]) and parked.is_over
         lab.replicas.flush_ready()
         assert len(came) == 1
+
+    def test_those_of_many_rows_are_retried_one_in_each_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """100 that waited, of 1,000 rows each, had all rows read again for each record (found by an attack)."""
+        monkeypatch.setattr(purgatory, "ROWS_AT_ONCE", 0)
+        lab = Lab()
+        waiting = [lab.fetch(0, wait_ms=500)[0] for _ in range(2)]
+        lab.produce()
+        lab.follower_has(1)
+        lab.replicas.flush_ready()
+        for answered in range(3):
+            assert [len(came) for came in waiting] == [answered > 0, answered > 1]
+            lab.later(0.0)
 
     def test_a_consumer_is_woken_by_the_high_watermark_not_by_the_append(self) -> None:
         lab = Lab()

@@ -329,10 +329,11 @@ async def test_others_are_served_between_the_rows_of_a_request(tmp_path: Path, m
             assert next(rounds) - begun > ROWS, key
 
 
+@pytest.mark.parametrize("of", ["partitions", "topics"])
 @pytest.mark.parametrize("hooks", ["false", "true"])
 @pytest.mark.parametrize("key", [ApiKey.PRODUCE, ApiKey.FETCH])
 async def test_a_produce_or_fetch_of_many_rows_waits_for_a_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: ApiKey, hooks: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: ApiKey, hooks: str, of: str
 ) -> None:
     """Of 100 connections, each with 9,000 rows, all were served in one round of the event loop: others waited for 10 s.
 
@@ -344,12 +345,14 @@ async def test_a_produce_or_fetch_of_many_rows_waits_for_a_turn(
         monkeypatch.setattr(broker.services.turn_queue, "first", turns.wait)
         client, other = await Stranger.at(broker), await Stranger.at(broker)
         for count in (MANY_ROWS + 1, 1):
-            rows = [{"index": index, "records": None} for index in range(count)]
+            partitions, topics = (count, 1) if of == "partitions" else (0, count)
             if key is ApiKey.FETCH:
-                client.request(key, 11, fetch(absent=count))
+                values = fetch(absent=partitions)
+                client.request(key, 11, values | {"topics": values["topics"][-1:] * topics})
             else:
-                topics = [{"name": "absent", "partition_data": rows}]
-                client.request(key, 9, {"transactional_id": None, "acks": 1, "timeout": 1000, "topic_data": topics})
+                row = {"name": "absent", "partition_data": [{"index": 0, "records": None}] * partitions}
+                values = {"transactional_id": None, "acks": 1, "timeout": 1000, "topic_data": [row] * topics}
+                client.request(key, 9, values)
         answered = asyncio.ensure_future(client.frame())
         await until(lambda: any("rows" in each._held for each in connections(broker)))
         assert await other.ask(ApiKey.METADATA, 9, {"topics": []})

@@ -17,7 +17,7 @@ from minikafka.protocol import fetch as codec
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FetchPartition, FetchRequest, PartitionData, TopicKey
-from minikafka.protocol.wire import MalformedRequest, RequestHeader
+from minikafka.protocol.wire import ROWS_MAX, MalformedRequest, RequestHeader, TooManyRows
 from minikafka.replication.purgatory import DelayedFetch, FetchDone, FetchTopics
 from minikafka.security.acls import Operation, ResourceType
 from minikafka.server.api.spec import NO_DIRECTORY_IDS, NO_TRANSACTIONS, ApiSpec
@@ -119,10 +119,13 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     version = header.api_version
     if not codec.MIN_SUPPORTED <= version <= codec.MAX_SUPPORTED:
         raise MalformedRequest(f"Fetch v{version} is not supported")
-    request = codec.decode_fetch(frame, header.end, version)
-    rows = sum([len(row) for _, row in request.topics])
-    if not connection.may_serve(rows):
+    rows_max = connection.rows_max(ROWS_MAX)
+    try:
+        request = codec.decode_fetch(frame, header.end, version, rows_max)
+    except TooManyRows:
+        connection.wait_for_turn(rows_max)
         return False
+    rows = sum([len(row) for _, row in request.topics])
     request.max_bytes = min(request.max_bytes, connection.services.context.config.fetch_max_bytes)
     if connection.services.metadata.image.quotas.is_set and request.replica_id < 0:
         client = connection.metered = connection.client(header)

@@ -25,7 +25,7 @@ from minikafka.protocol.compression import DecompressedTooLarge
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.produce import PartitionResult, ProduceRequest
 from minikafka.protocol.records import COMPRESSION_MASK, TRANSACTIONAL_FLAG
-from minikafka.protocol.wire import MalformedRequest, RequestHeader
+from minikafka.protocol.wire import MalformedRequest, RequestHeader, TooManyRows
 from minikafka.security.acls import Operation, ResourceType
 from minikafka.server.api.spec import ApiSpec
 from minikafka.server.walkers import WALKED_BYTES_MAX, WALKERS
@@ -54,8 +54,11 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     version = header.api_version
     if version > codec.MAX_SUPPORTED:
         raise MalformedRequest(f"Produce v{version} is not supported")
-    request = codec.decode_produce(frame, header.end, version)
-    if not connection.may_serve(sum([len(row) for _, row in request.topics])):
+    rows_max = connection.rows_max(codec.BATCHES_MAX)
+    try:
+        request = codec.decode_produce(frame, header.end, version, rows_max)
+    except TooManyRows:
+        connection.wait_for_turn(rows_max)
         return False
     if connection.services.metadata.image.quotas.is_set:
         client = connection.client(header)
