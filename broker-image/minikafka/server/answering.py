@@ -121,7 +121,10 @@ async def answer_request(connection: ClientConnection, header: RequestHeader, bo
         else handle(connection.services, ctx, request)
     )
     is_metered = connection.has_quotas
-    async with connection.services.one_at_a_time(connection.asked_by, key) if key in ONE_AT_A_TIME else nullcontext():
+    user = connection.asked_by
+    async with connection.services.one_at_a_time(user, key) if key in ONE_AT_A_TIME else nullcontext():
+        if key in ONE_AT_A_TIME:
+            await connection.services.unsent.room(user)
         values = await (_answer_metered(connection, spec, ctx, answering, decoding) if is_metered else answering)
         codes, answer, seconds = await _encoded(connection, key, version, values)
     connection.count_errors(key, codes)

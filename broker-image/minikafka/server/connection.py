@@ -110,6 +110,8 @@ class ClientConnection(FrameProtocol):
         self._takes_answers.set()
         self._kept_bytes = 0
         """Of the answers that wait for one before them. What is sent from files takes none."""
+        self._unsent: list[tuple[str, int]] = []
+        """Users and bytes of the answers that are counted as unsent."""
         self.waiting_fetch = fetch.WaitingFetch(context.clock.now)
         self.muting = Muting(self, context.clock.now)
         self.last_active = time.perf_counter()
@@ -158,6 +160,19 @@ class ClientConnection(FrameProtocol):
         self.deadlines.unblocked()
         self.last_active = time.perf_counter()
         self._look_at_answers()
+        self._look_at_unsent()
+
+    def _count_unsent(self, size: int) -> None:
+        """The socket does not take all of an answer, or it waits for one before it."""
+        self._unsent.append((self.asked_by, size))
+        self.services.unsent.waits(*self._unsent[-1])
+
+    def _look_at_unsent(self) -> None:
+        """Count them no more where all have left, or the connection is closed."""
+        if self._unsent and (self._closing or not (self.is_blocked or self._kept_bytes)):
+            unsent, self._unsent = self._unsent, []
+            for user, size in unsent:
+                self.services.unsent.gone(user, size)
 
     def _look_at_answers(self) -> None:
         """Work on requests while there is room for their answers; on that for which the others wait in any case."""
@@ -172,6 +187,7 @@ class ClientConnection(FrameProtocol):
             if task is not None:
                 task.cancel()
         self.deadlines.stop()
+        self._look_at_unsent()
         if self.memory is not None:
             self.memory.gone(self)
             self.memory.give_back(self._queued_bytes)
@@ -416,6 +432,7 @@ class ClientConnection(FrameProtocol):
     def _kept_no_more(self, size: int) -> None:
         was_full = self._kept_bytes > KEPT_BYTES_MAX
         self._kept_bytes -= size
+        self._look_at_unsent()
         if was_full and self._kept_bytes <= KEPT_BYTES_MAX and self.loop is not None:
             self.loop.call_soon(self.release_frames, _KEPT)  # later: this may be the handler of another connection
 
@@ -461,7 +478,10 @@ class ClientConnection(FrameProtocol):
                     await self.services.turn_queue.first()
                 self.services.context.stats.times_of(slot.api_key).queued += time.perf_counter() - slot.started
                 slot.parked = 0.0
-                self.answer(slot, [await self._answer_cold(header, body)])
+                answer = await self._answer_cold(header, body)
+                self.answer(slot, [answer])
+                if self.is_blocked or self._kept_bytes:
+                    self._count_unsent(len(answer))
                 if self._queued_bytes:  # not of a connection that is gone
                     self._queued_bytes -= slot.size
                     if self.memory is not None:

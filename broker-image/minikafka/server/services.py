@@ -19,6 +19,7 @@ from minikafka.server.metadata_cache import MetadataCache
 from minikafka.server.producer_ids import ProducerIds
 from minikafka.server.quotas import ClientQuotas
 from minikafka.server.topic_requests import TopicRequests
+from minikafka.server.unsent import UnsentAnswers
 from minikafka.transport.request_memory import RequestMemory
 from minikafka.transport.turn import TurnQueue, yielding
 
@@ -48,6 +49,7 @@ class Services:
     reporter: ReplicaReporter
     groups: GroupService
     turn_queue: TurnQueue
+    unsent: UnsentAnswers = field(default_factory=UnsentAnswers)
     _much: dict[tuple[str, int], None] = field(default_factory=dict)
     """Users and APIs, of whom an answer had many rows: the last :data:`MUCH_MAX` of them."""
     _at_work: WeakValueDictionary[tuple[str, int], asyncio.Lock] = field(default_factory=WeakValueDictionary)

@@ -449,6 +449,35 @@ async def test_a_large_answer_is_made_for_one_of_a_user_and_encoded_in_a_thread(
     assert all(await asyncio.gather(*answered))
 
 
+@pytest.mark.parametrize("goes", [False, True])
+async def test_no_more_large_answers_are_made_for_who_takes_none(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, goes: bool
+) -> None:
+    """Each of 80 connections, which asked in 39 bytes, kept 16 MB for as long as it read nothing (found by an attack)."""
+    monkeypatch.setattr("minikafka.server.unsent.UNSENT_BYTES_MAX", 500_000)
+    broker = cluster.brokers[1]
+    lazy = await Stranger.at(broker)
+    await lazy.ask(ApiKey.METADATA, 9, {"topics": []})
+    (connection,) = connections(broker)
+    first = connection.begin(ApiKey.JOIN_GROUP, 10)
+    lazy.request(ApiKey.DESCRIBE_GROUPS, 5, {"groups": [f"{number:030000}" for number in range(30)]})
+    await until(lambda: broker.services.unsent._bytes.total() > 500_000)
+    others = [await Stranger.at(broker) for _ in range(2)]
+    for other in others:
+        other.request(ApiKey.DESCRIBE_GROUPS, 5, {"groups": ["g"]})
+    frames = [asyncio.ensure_future(other.frame()) for other in others]
+    await until(lambda: bool(broker.services.unsent._waiting))
+    assert await (await Stranger.at(broker)).ask(ApiKey.METADATA, 9, {"topics": []})
+    assert not any(frame.done() for frame in frames)
+    if goes:
+        lazy.close()
+    else:
+        connection.answer(first, [])
+        assert await lazy.frame()
+    assert all(await asyncio.gather(*frames))
+    assert not broker.services.unsent._bytes
+
+
 async def test_who_asks_for_much_in_few_bytes_waits_for_a_turn(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -462,6 +491,9 @@ async def test_who_asks_for_much_in_few_bytes_waits_for_a_turn(
         await client.ask(ApiKey.DESCRIBE_GROUPS, 5, {"groups": [f"g{number}" for number in range(asked)]})
         await client.ask(ApiKey.METADATA, 9, {"topics": []})
         assert first.await_count == turns
+    broker.services.has_much(connections(broker)[0].asked_by, ApiKey.METADATA)
+    await client.ask(ApiKey.METADATA, 9, {"topics": []})
+    assert first.await_count == 4, "before it is handled, and after it has waited for leaders"
     monkeypatch.setattr("minikafka.server.services.MUCH_MAX", 2)
     for user in "abc":
         broker.services.has_much(user, 1)

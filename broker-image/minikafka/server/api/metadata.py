@@ -31,6 +31,8 @@ async def handle(services: Services, ctx: RequestContext, request: Any) -> dict[
     version = ctx.api_version
     asked = request.topics
     await services.metadata.wait_for_successors(_leaders(services, asked))
+    if services.had_much(ctx.connection.asked_by, SPEC.key):  # all that waited with this one would go on in one round
+        await services.turn_queue.first()
     if asked is None or (version == 0 and not asked):
         every = sorted(services.metadata.image.topics.items())
         topics = [describe(services, ctx.listener, topic) async for _, topic in services.yielding(every)]
