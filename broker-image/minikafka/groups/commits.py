@@ -210,8 +210,9 @@ class Commits:
             group_goes: why the group goes, too, when it is Empty and has nothing left afterwards. None: it stays until offsets
                 are next looked over for their expiry, as in Kafka; its owner may be about to delete it, or to commit again.
         """
-        known = group.offsets.all()
+        known, is_pending = group.offsets.all(), group.offsets.is_pending
         there = {tp: known[tp] for tp in partitions if tp in known}
+        pending = {tp for tp in there if is_pending(tp)}
         empty = group.state is GroupState.EMPTY and not group.pending and len(there) == len(known)
         reason = group_goes if empty else None
         # a group of generation 0 never had a record of its own
@@ -225,11 +226,11 @@ class Commits:
             if group.state is GroupState.DEAD:  # another broker's by now
                 finished(ErrorCode.NOT_LEADER_OR_FOLLOWER, at)
                 return
-            # what was committed again meanwhile stays: the tombstone would come after it
+            # what was committed again since this began stays: the tombstone would come after it
             changes: Changes = {
                 tp: None
                 for tp, before in batches.popleft().items()
-                if group.offsets.get(tp) is before and not group.offsets.is_pending(tp)
+                if group.offsets.get(tp) is before and (tp in pending or not is_pending(tp))
             }
             extra = () if batches else tombstone
             if changes or extra:

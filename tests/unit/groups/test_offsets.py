@@ -412,6 +412,19 @@ def test_what_is_committed_while_a_group_is_being_deleted_stays(monkeypatch: pyt
     assert [lab.committed(at) for at in where] == [None, None, 2, None, 2]
 
 
+def test_who_deletes_again_is_told_when_it_is_replicated() -> None:
+    lab = Lab()
+    lab.commit(1)
+    lab.confirming = False
+    answers = [Waiting(), Waiting()]
+    for answer in answers:
+        lab.coordinator.delete_offsets(GROUP, [LEDGER], answer, lab.now)
+    assert not answers[1].answers
+    lab.confirm(ErrorCode.NOT_ENOUGH_REPLICAS)
+    lab.confirm()
+    assert [answer.answer[1][LEDGER] for answer in answers] == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE]
+
+
 def test_a_removal_that_is_begun_ends_with_the_term(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another coordinator may have taken other commits since."""
     monkeypatch.setattr(commits, "REMOVED_BYTES_MAX", 700)
