@@ -120,6 +120,11 @@ class Lab:
         """Decide the oldest write that is under way."""
         self.under_way.pop(0)(error, self.now)
 
+    def delete_group(self, group: str = GROUP) -> Waiting:
+        waiting = Waiting()
+        self.coordinator.delete_group(group, waiting, self.now)
+        return waiting
+
     def delete_topic(self, topic: str, *, anew: bool = False) -> None:
         """Delete a topic, and have what was committed in it cleaned; or make another of its name."""
         del self.topics[topic]

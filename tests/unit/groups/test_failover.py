@@ -8,7 +8,7 @@ from minikafka.groups.placement import java_string_hash, partition_for
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 
-from .dialogue import GROUP, LEDGER, Lab, Waiting, subscription
+from .dialogue import GROUP, LEDGER, Lab, subscription
 
 
 def test_members_go_on_with_the_next_coordinator() -> None:
@@ -80,8 +80,7 @@ def test_groups_of_other_partitions_are_somebody_elses() -> None:
     assert lab.join(group=other).error is ErrorCode.NOT_COORDINATOR
     assert lab.commit(1, group=other).answer is ErrorCode.NOT_COORDINATOR
     assert lab.coordinator.fetch_offsets(other, [LEDGER]).error is ErrorCode.NOT_COORDINATOR
-    gone = Waiting()
-    lab.coordinator.delete_group(other, gone, lab.now)
+    gone = lab.delete_group(other)
     assert gone.answer is ErrorCode.NOT_COORDINATOR
 
 

@@ -354,8 +354,7 @@ def test_a_group_outlives_its_last_offset(how: str) -> None:
         assert lab.committed() is None
         assert lab.coordinator.describe_group(GROUP).exists
         if deleted_by_hand:
-            answer = Waiting()
-            lab.coordinator.delete_group(GROUP, answer, lab.now)
+            answer = lab.delete_group()
             assert answer.answer is ErrorCode.NONE
         else:
             lab.wait(1_000)
@@ -371,8 +370,7 @@ def test_a_group_of_many_offsets_goes_in_several_batches(monkeypatch: pytest.Mon
     for at in where:
         lab.commit(1, at=at)
     lab.confirming = False
-    answer = Waiting()
-    lab.coordinator.delete_group(GROUP, answer, lab.now)
+    answer = lab.delete_group()
     assert len(lab.under_way) == 1, "others are served between two of them"
     lab.confirm()
     lab.commit(2, at=where[5])
@@ -382,8 +380,7 @@ def test_a_group_of_many_offsets_goes_in_several_batches(monkeypatch: pytest.Mon
     assert answer.answer is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert {at: lab.committed(at) for at in where if lab.committed(at)} == {**dict.fromkeys(where[2:5], 1), where[5]: 2}
     lab.confirming = True
-    answer = Waiting()
-    lab.coordinator.delete_group(GROUP, answer, lab.now)
+    answer = lab.delete_group()
     lab.coordinator.tick(lab.now)
     assert answer.answer is ErrorCode.NONE
     assert lab.successor().state() == "Dead" == lab.state()
@@ -396,8 +393,7 @@ def test_what_is_committed_while_a_group_is_being_deleted_stays(monkeypatch: pyt
     for at in where:
         lab.commit(1, at=at)
     lab.confirming = False
-    answer = Waiting()
-    lab.coordinator.delete_group(GROUP, answer, lab.now)
+    answer = lab.delete_group()
     lab.confirm()
     lab.commit(2, at=where[2])
     lab.confirm()
@@ -431,8 +427,7 @@ def test_a_removal_that_is_begun_ends_with_the_term(monkeypatch: pytest.MonkeyPa
     lab = Lab()
     for index in range(3):
         lab.commit(1, at=TopicPartition("ledger", index))
-    answer = Waiting()
-    lab.coordinator.delete_group(GROUP, answer, lab.now)
+    answer = lab.delete_group()
     lab.coordinator.unload(0, lab.now)
     written = len(lab.log)
     lab.coordinator.tick(lab.now)
@@ -444,20 +439,17 @@ def test_delete_group() -> None:
     lab = Lab()
     alice = lab.stable_one()
     lab.commit(1, alice)
-    refused = Waiting()
-    lab.coordinator.delete_group(GROUP, refused, lab.now)
+    refused = lab.delete_group()
     assert refused.answer is ErrorCode.NON_EMPTY_GROUP
     lab.leave(alice.member_id)
-    gone = Waiting()
-    lab.coordinator.delete_group(GROUP, gone, lab.now)
+    gone = lab.delete_group()
     assert gone.answer is ErrorCode.NONE
     assert lab.state() == "Dead"
     assert lab.coordinator.list_groups() == (ErrorCode.NONE, [])
     heir = lab.successor()
     assert heir.state() == "Dead"
     assert heir.committed() is None
-    again = Waiting()
-    lab.coordinator.delete_group(GROUP, again, lab.now)
+    again = lab.delete_group()
     assert again.answer is ErrorCode.GROUP_ID_NOT_FOUND
 
 
@@ -466,8 +458,7 @@ def test_a_group_that_comes_alive_while_it_is_deleted_stays() -> None:
     lab = Lab()
     lab.commit(1)
     lab.confirming = False
-    gone = Waiting()
-    lab.coordinator.delete_group(GROUP, gone, lab.now)
+    gone = lab.delete_group()
     lab.commit(7, at=AUDIT)
     lab.confirm()
     assert gone.answer is ErrorCode.NONE
