@@ -44,6 +44,7 @@ class Cleaner:
         """Look over these groups soon, for topics that are gone."""
         for name in names:
             self._names.setdefault(name, False)
+        if self._names:
             self._timer.set(now.monotonic)
 
     def _go_on(self, now: Now) -> None:

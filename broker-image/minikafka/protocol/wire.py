@@ -11,6 +11,9 @@ from typing import NamedTuple
 ROWS_MAX = 25_000
 """Elements of all arrays of one request, of broker ids a quarter: 10,000 partitions of a topic with their replicas fit in."""
 
+MANY_ROWS = 200
+"""What has more, a request or its answer, has the event loop by turns: each costs some 10 microseconds."""
+
 _HEADER = struct.Struct(">hhih").unpack_from
 
 

@@ -8,9 +8,7 @@ from typing import Protocol
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FetchRequest, PartitionData, TopicKey
 from minikafka.protocol.produce import PartitionResult
-
-ROWS_AT_ONCE = 200
-"""Of clients' fetches that wait: all that have no more are retried in one go."""
+from minikafka.protocol.wire import MANY_ROWS
 
 ProduceDone = Callable[[], None]
 FetchTopics = list[tuple[TopicKey, list[PartitionData]]]
@@ -78,7 +76,7 @@ class DelayedFetch:
         self.deadline = deadline
         """By the clock of its broker."""
         self.follower = request.replica_id >= 0
-        self.has_many_rows = not self.follower and sum([len(row) for _, row in request.topics]) > ROWS_AT_ONCE
+        self.has_many_rows = not self.follower and sum([len(row) for _, row in request.topics]) > MANY_ROWS
         """It is retried by itself: all of its rows are read, whichever has woken it."""
         self.request: FetchRequest | None = request
         self.respond: FetchDone | None = respond

@@ -16,13 +16,12 @@ from minikafka.authorization.table import RULES
 from minikafka.protocol import messages, wire
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
-from minikafka.protocol.wire import MalformedRequest, RequestHeader
+from minikafka.protocol.wire import MANY_ROWS, MalformedRequest, RequestHeader
 from minikafka.server.api import api_versions
 from minikafka.server.api.spec import ApiSpec, Handler
 from minikafka.server.request_context import STRICT_SINCE, RequestContext, forwarded_for
 from minikafka.server.throttling import LoopTime
 from minikafka.server.walkers import WALKERS
-from minikafka.transport.turn import MANY_ROWS
 
 if TYPE_CHECKING:
     from minikafka.server.connection import ClientConnection

@@ -19,7 +19,7 @@ from minikafka.protocol import wire
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.fetch import PartitionData
 from minikafka.protocol.produce import PartitionResult
-from minikafka.protocol.wire import MalformedRequest, RequestHeader
+from minikafka.protocol.wire import MANY_ROWS, MalformedRequest, RequestHeader
 from minikafka.quotas.rates import milliseconds
 from minikafka.security.principal import ANONYMOUS, distinguished_name, mapped, user
 from minikafka.security.tls_stream import tls_reason
@@ -32,7 +32,7 @@ from minikafka.server.request_context import STRICT_SINCE
 from minikafka.server.throttling import Muting
 from minikafka.transport.framing import FrameProtocol
 from minikafka.transport.request_memory import RequestMemory
-from minikafka.transport.turn import ASKED_BY, MANY_ROWS, Turn
+from minikafka.transport.turn import ASKED_BY, Turn
 
 if TYPE_CHECKING:
     from minikafka.server.services import Services

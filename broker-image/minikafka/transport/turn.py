@@ -13,9 +13,6 @@ T = TypeVar("T")
 TURN_SECONDS_MAX = 0.005
 """After so long with the work of one client others are served."""
 
-MANY_ROWS = 200
-"""A request, or its answer, of more rows waits for a turn: each costs some 10 microseconds."""
-
 WOKEN_MAX = 64
 """Of those who wait for a turn, in one round of the event loop."""
 

@@ -214,7 +214,7 @@ class TestFetch:
 
     def test_those_of_many_rows_are_retried_one_in_each_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """100 that waited, of 1,000 rows each, had all rows read again for each record (found by an attack)."""
-        monkeypatch.setattr(purgatory, "ROWS_AT_ONCE", 0)
+        monkeypatch.setattr(purgatory, "MANY_ROWS", 0)
         lab = Lab()
         waiting = [lab.fetch(0, wait_ms=500)[0] for _ in range(2)]
         lab.produce()

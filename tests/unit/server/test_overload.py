@@ -17,12 +17,12 @@ import pytest
 from minikafka.config import BrokerConfig, ConfigError
 from minikafka.protocol import messages, wire
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.wire import MANY_ROWS
 from minikafka.server.broker import Broker
 from minikafka.server.connection import PIPELINE_MAX, ClientConnection
 from minikafka.server.deadlines import Deadlines
 from minikafka.transport import turn
 from minikafka.transport.request_memory import RequestMemory
-from minikafka.transport.turn import MANY_ROWS
 
 from tests.certificates import PemFiles
 from tests.interop.raw_client import record_batch

@@ -125,7 +125,6 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     except TooManyRows:
         connection.wait_for_turn(rows_max)
         return False
-    rows = sum([len(row) for _, row in request.topics])
     request.max_bytes = min(request.max_bytes, connection.services.context.config.fetch_max_bytes)
     if connection.services.metadata.image.quotas.is_set and request.replica_id < 0:
         client = connection.metered = connection.client(header)
@@ -134,8 +133,6 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
         allowed = connection.services.quotas.fetch_bytes_max(client)
         request.max_bytes = request.max_bytes if allowed is None else min(request.max_bytes, allowed)
     request.min_bytes = min(request.min_bytes, request.max_bytes)
-    if rows > FEW_ROWS and request.replica_id < 0:
-        request.topics = _each_once(request.topics)
     _serve(connection, header, slot, request)
     return True
 
@@ -143,6 +140,8 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
 def _serve(connection: ClientConnection, header: RequestHeader, slot: Slot, request: FetchRequest) -> None:
     if request.replica_id >= 0:
         slot.api_key = FOLLOWER_FETCH
+    elif sum([len(row) for _, row in request.topics]) > FEW_ROWS:
+        request.topics = _each_once(request.topics)
     denied: FetchTopics = []
     if request.replica_id >= 0 and not connection.is_broker:
         _answer(connection, header, request, slot, [], _refused(request.topics), 0)
