@@ -8,6 +8,7 @@ hot requests behind a slow one are worked on, and only their answers wait).
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 import time
 from collections import deque
@@ -106,6 +107,8 @@ class ClientConnection(FrameProtocol):
         self._turn_task: asyncio.Task[None] | None = None
         self._has_turn = False
         """The request that waits for a turn may be served."""
+        self._kept_back_since = 0.0
+        """Since when the next request waits for a quota."""
         self._takes_answers = asyncio.Event()
         self._takes_answers.set()
         self._kept_bytes = 0
@@ -298,17 +301,28 @@ class ClientConnection(FrameProtocol):
     def turn_is_over(self) -> bool:
         return self._turn.is_over
 
-    def may_go_on(self, client: ClientIdentity, api_key: int) -> bool:
+    def may_go_on(self, client: ClientIdentity, api_key: int, longest: float = math.inf) -> bool:
         """Whether a request may be worked on. If not its frame is to be left: over other connections, too, too much was used.
 
         Who may be a broker waits for nobody else: its heartbeats and fetches would, too, and it would lose its session.
+
+        Args:
+            client: who asks.
+            api_key: of the request.
+            longest: seconds after which a request is to be answered all the same. Its connection is muted then.
         """
         if self.is_broker:
             return True
         seconds = self.services.quotas.wait(client, api_key, self.muting.take_waited())
-        if seconds > 0:
-            self.muting.mute(max(milliseconds(seconds), 1))
-        return seconds <= 0
+        now = self.services.context.clock.now()
+        left = self._kept_back_since + longest - now if self._kept_back_since else longest
+        if seconds <= 0 or left <= 0:
+            self._kept_back_since = 0.0
+            self.muting.mute(milliseconds(seconds))
+            return True
+        self._kept_back_since = self._kept_back_since or now
+        self.muting.mute(max(milliseconds(min(seconds, left)), 1))
+        return False
 
     def rows_max(self, most: int) -> int:
         """How many rows a Produce or Fetch may have to be served at once, of so many that are allowed: others have turns, too."""

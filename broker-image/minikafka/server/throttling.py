@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Generator
 from time import perf_counter
 from typing import Any, Protocol
 
+from minikafka.quotas.rates import milliseconds
+
 _REASON = "throttled"
 
 
@@ -57,6 +59,11 @@ class Muting:
             return
         self._timer = None
         self._connection.release_frames(_REASON)
+
+    @property
+    def left_ms(self) -> int:
+        """For how long it is muted from now on."""
+        return milliseconds(max(self._until - self._now(), 0.0))
 
     def take_waited(self) -> bool:
         """Whether it was muted since this was asked before."""

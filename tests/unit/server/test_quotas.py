@@ -20,6 +20,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.wire import MalformedRequest
 from minikafka.server import throttling
+from minikafka.server.api import fetch
 from minikafka.server.connection import ClientConnection
 from minikafka.server.quotas import CLIENTS_MAX, ClientIdentity, ClientQuotas, QuotaUser
 from minikafka.server.request_context import client_of, forwarded_for
@@ -382,6 +383,12 @@ def time_is_over(connection: ClientConnection) -> None:
     connection.muting._due(connection.loop)
 
 
+FETCH = {"replica_id": -1, "max_wait": 0, "min_bytes": 1, "max_bytes": 60_000, "session_epoch": -1, "topics": [
+    {"topic": "t", "partitions": [
+        {"partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "partition_max_bytes": 60_000}]}],
+    "rack_id": ""}  # fmt: skip
+
+
 def produce(size: int, acks: int = -1, topic: str = "t") -> dict[str, Any]:
     batch = record_batch([b"x" * size])
     row = {"name": topic, "partition_data": [{"index": 0, "records": batch}]}
@@ -437,15 +444,26 @@ async def test_a_consumer_gets_nothing_while_a_follower_gets_all(cluster: Cluste
         await client.request(ApiKey.PRODUCE, 9, produce(50_000))  # acknowledged: the follower has fetched it
     leader = cluster.brokers[1].replicas.get("t", 0)
     assert leader is not None and leader.high_watermark == 3
-    part = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "partition_max_bytes": 60_000}
-    fetch = {"replica_id": -1, "max_wait": 0, "min_bytes": 1, "max_bytes": 60_000, "session_epoch": -1,
-             "topics": [{"topic": "t", "partitions": [part]}], "rack_id": ""}  # fmt: skip
-    first = await client.request(ApiKey.FETCH, 12, fetch)
+    first = await client.request(ApiKey.FETCH, 12, FETCH)
     assert first.responses[0].partitions[0].records
     assert messages.millis(first.throttle_time) > 30_000
     time_is_over(connection)
-    second = await client.request(ApiKey.FETCH, 12, fetch)
+    second = await client.request(ApiKey.FETCH, 12, FETCH)
     assert second.responses == () and messages.millis(second.throttle_time) > 80_000
+    await waits(client, connection, cluster)
+
+
+async def test_a_fetch_that_waits_for_long_gets_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 300 connections of a user some were not answered before their client gave up."""
+    await set_quota(cluster, "consumer_byte_rate", 1000.0, user=None)
+    client, _ = await waiting_client(cluster)
+    await client.request(ApiKey.PRODUCE, 9, produce(50_000))
+    assert (await client.request(ApiKey.FETCH, 12, FETCH)).responses[0].partitions[0].records
+    client, connection = await waiting_client(cluster)
+    monkeypatch.setattr(fetch, "KEPT_BACK_SECONDS", 0.1)
+    async with asyncio.timeout(DEADLINE):
+        answer = await client.request(ApiKey.FETCH, 12, FETCH)
+    assert answer.responses == () and messages.millis(answer.throttle_time) > 20_000
     await waits(client, connection, cluster)
 
 

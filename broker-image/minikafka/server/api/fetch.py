@@ -53,6 +53,9 @@ FEW_ROWS = 16
 NEW_LEADER_VERSION = 16
 """The first version whose answer can name the leader that this broker is not (KIP-951)."""
 
+KEPT_BACK_SECONDS = 10.0
+"""For how long a Fetch waits for a quota. Then it gets nothing, as in Kafka at once: clients give up after 30 s by default."""
+
 TIMER_SECONDS_MIN = 0.001
 """Timers of uvloop count milliseconds."""
 
@@ -128,8 +131,11 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     request.max_bytes = min(request.max_bytes, connection.services.context.config.fetch_max_bytes)
     if connection.services.metadata.image.quotas.is_set and request.replica_id < 0:
         client = connection.metered = connection.client(header)
-        if not connection.may_go_on(client, SPEC.key):
+        if not connection.may_go_on(client, SPEC.key, KEPT_BACK_SECONDS):
             return False
+        if connection.muting.left_ms:
+            _answer(connection, header, request, slot, [], [], 0)
+            return True
         allowed = connection.services.quotas.fetch_bytes_max(client)
         request.max_bytes = request.max_bytes if allowed is None else min(request.max_bytes, allowed)
     request.min_bytes = min(request.min_bytes, request.max_bytes)
@@ -209,6 +215,7 @@ def _answer(
         client = connection.client(header)
         throttle_ms, goes_out = connection.services.quotas.fetched(client, total, slot.uncharged_seconds)
         connection.muting.mute(throttle_ms)
+        throttle_ms = connection.muting.left_ms
         if not goes_out:
             topics, total = [], 0
     stats = connection.stats
