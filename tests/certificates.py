@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import ssl
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,16 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 PASSWORD = "opens the key"
+
+SEQUENCE, SET = 0x30, 0x31
+
+
+def der(tag: int, *parts: bytes) -> bytes:
+    """A value of ASN.1 of less than 64 KiB."""
+    content = b"".join(parts)
+    size = len(content)
+    length = bytes((size,)) if size < 128 else bytes((0x81, size)) if size < 256 else b"\x82" + size.to_bytes(2)
+    return bytes((tag,)) + length + content
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,29 @@ class Authority:
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         return pkcs8.decode() + "".join(blob.bytes().decode() for blob in leaf.cert_chain_pems)
+
+    def issue_bytes(self, subject: bytes, email: bytes = b"alice@example.org") -> str:
+        """As `issue`, with a subject and a name that nobody looks at before they are signed."""
+        signer = serialization.load_pem_private_key(self.ca.private_key_pem.bytes(), None)
+        assert isinstance(signer, ec.EllipticCurvePrivateKey)
+        issuer = x509.load_pem_x509_certificate(self.ca.cert_pem.bytes())
+        key = ec.generate_private_key(ec.SECP256R1())
+        public = key.public_key().public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        algorithm = der(SEQUENCE, bytes.fromhex("06082a8648ce3d040302"))
+        validity = der(SEQUENCE, der(0x17, b"200101000000Z"), der(0x17, b"490101000000Z"))
+        names = der(SEQUENCE, bytes.fromhex("0603551d11"), der(0x04, der(SEQUENCE, der(0x81, email))))
+        which = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
+        by = der(SEQUENCE, bytes.fromhex("0603551d23"), der(0x04, der(SEQUENCE, der(0x80, which))))
+        begin = bytes.fromhex("a003020102020101")  # version 3, serial number 1
+        more = der(0xA3, der(SEQUENCE, names, by))
+        signed = der(SEQUENCE, begin, algorithm, issuer.subject.public_bytes(), validity, subject, public, more)
+        signature = der(0x03, b"\0", signer.sign(signed, ec.ECDSA(hashes.SHA256())))
+        pkcs8 = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return pkcs8.decode() + ssl.DER_cert_to_PEM_cert(der(SEQUENCE, signed, algorithm, signature))
 
 
 @cache

@@ -1,68 +1,18 @@
-"""Principals: under which name a connection acts, and how one follows from a client's certificate."""
+"""Principals: under which name a connection acts, and how one follows from the name in a client's certificate."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 ANONYMOUS = "User:ANONYMOUS"
 """Whoever did not have to say who it is."""
-
-_SHORT_NAMES = {
-    "commonName": "CN",
-    "localityName": "L",
-    "stateOrProvinceName": "ST",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "countryName": "C",
-    "streetAddress": "STREET",
-    "domainComponent": "DC",
-    "userId": "UID",
-}
-"""The attributes that have a name in RFC 2253; Java writes every other by its number, with its value in hexadecimal."""
-
-_NUMBERS = {
-    "emailAddress": ("1.2.840.113549.1.9.1", 0x16),
-    "serialNumber": ("2.5.4.5", 0x13),
-    "title": ("2.5.4.12", 0x0C),
-    "surname": ("2.5.4.4", 0x0C),
-    "givenName": ("2.5.4.42", 0x0C),
-}
-"""Number, and the tag of the string type that is usual for it."""
 
 
 def user(name: str) -> str:
     """The principal of a user."""
     return f"User:{name}"
-
-
-def distinguished_name(certificate: dict[str, Any]) -> str:
-    """The subject of a certificate as `ssl` tells it, in RFC 2253's form, which Kafka uses: the last part first."""
-    parts = []
-    for relative in reversed(certificate.get("subject", ())):
-        parts.append("+".join(_attribute(name, value) for name, value in relative))
-    return ",".join(parts)
-
-
-def _attribute(name: str, value: str) -> str:
-    short = _SHORT_NAMES.get(name)
-    if short is not None:
-        return f"{short}={_escaped(value)}"
-    number, tag = _NUMBERS.get(name, (name, 0x0C))
-    data = value.encode()
-    if len(data) > 127:
-        return f"{number}={_escaped(value)}"
-    return f"{number}=#{bytes((tag, len(data))).hex()}{data.hex()}"
-
-
-def _escaped(value: str) -> str:
-    value = re.sub(r'([,+"\\<>;])', r"\\\1", value)
-    if value.startswith(("#", " ")):
-        value = "\\" + value
-    if value.endswith(" ") and len(value) > 1 and not value.endswith("\\ "):
-        value = value[:-1] + "\\ "
-    return value
 
 
 class MappingRule(NamedTuple):

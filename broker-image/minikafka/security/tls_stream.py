@@ -54,8 +54,13 @@ class TlsStream:
 
     def _check_resumed(self) -> None:
         """Refuse a session that outlives the certificate it began with: OpenSSL looks at it once (RFC 8446, 4.6.1)."""
-        certificate = self.peer_certificate if self._object.session_reused else None
-        if certificate is not None and time.time() > ssl.cert_time_to_seconds(certificate["notAfter"]):
+        if not self._object.session_reused:
+            return
+        try:
+            certificate: dict[str, Any] | None = self._object.getpeercert()
+        except ValueError:  # of names in it that are no UTF-8
+            raise ssl.SSLError(0, "certificate verify failed: what it says cannot be read") from None
+        if certificate and time.time() > ssl.cert_time_to_seconds(certificate["notAfter"]):
             raise ssl.SSLError(0, "certificate verify failed: certificate has expired")
 
     def read_into(self, room: memoryview) -> int | None:
@@ -80,9 +85,9 @@ class TlsStream:
                 raise ssl.SSLError(0, "too many key updates, whose answers are not taken") from None
 
     @property
-    def peer_certificate(self) -> dict[str, Any] | None:
-        """As `ssl.SSLObject.getpeercert` tells it: of a peer that has shown one, which was found good."""
-        return self._object.getpeercert() or None
+    def peer_certificate(self) -> bytes | None:
+        """In DER, of a peer that has shown one, which was found good."""
+        return None if self._object.context.verify_mode is ssl.CERT_NONE else self._object.getpeercert(binary_form=True)
 
     # -- out: what is used of a socket --------------------------------------------------------------------------------------
 

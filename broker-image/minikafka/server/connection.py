@@ -22,7 +22,8 @@ from minikafka.protocol.fetch import PartitionData
 from minikafka.protocol.produce import PartitionResult
 from minikafka.protocol.wire import MANY_ROWS, MalformedRequest, RequestHeader
 from minikafka.quotas.rates import milliseconds
-from minikafka.security.principal import ANONYMOUS, distinguished_name, mapped, user
+from minikafka.security.distinguished_name import distinguished_name
+from minikafka.security.principal import ANONYMOUS, mapped, user
 from minikafka.security.tls_stream import tls_reason
 from minikafka.server.answering import answer_request
 from minikafka.server.api import fetch, produce
@@ -214,7 +215,12 @@ class ClientConnection(FrameProtocol):
         if certificate is None:  # where it was only requested: to show none must not be worth more than to show one
             self.authenticated(ANONYMOUS)
             return
-        subject = distinguished_name(certificate)
+        try:
+            subject = distinguished_name(certificate)
+        except ValueError as error:
+            self.refused(f"the subject of the certificate cannot be read: {error}")
+            self.close()
+            return
         name = mapped(security.principal_rules, subject)
         if name is None:
             self.refused("no rule of ssl.principal.mapping.rules fits the certificate", user(subject))

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from minikafka.config import BrokerConfig
 from minikafka.config.properties import parse_properties
 from minikafka.security.certificates import KeyPair, Subject, expiry, issued, matches, new_authority, serves
-from minikafka.security.principal import distinguished_name
+from minikafka.security.distinguished_name import distinguished_name
 from minikafka.security.tls import TlsSettings, client_context, server_context
 from minikafka_kube.kinds import Object
 from minikafka_kube.names import (
@@ -95,7 +95,8 @@ def handshake(shown: str, trusted: str, host: str = HOST, clients: str = "", cli
             side.do_handshake()
         except ssl.SSLWantReadError:
             continue
-    return distinguished_name(there.getpeercert() or {})
+    shown = there.getpeercert(binary_form=True)
+    return distinguished_name(shown) if shown else ""
 
 
 def rsa_pair(bits: int, *, is_authority: bool = False) -> KeyPair:

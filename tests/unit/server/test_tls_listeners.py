@@ -17,7 +17,7 @@ from minikafka.security.tls_stream import TlsStream
 from minikafka.server.broker import Broker
 from minikafka.transport.peer import PeerClosed, PeerConnection, connect
 
-from tests.certificates import PemFiles, authority, broker_keystore, client_keystore
+from tests.certificates import SEQUENCE, SET, PemFiles, authority, broker_keystore, client_keystore, der
 from tests.unit.server.in_process import DEADLINE, running
 from tests.unit.server.strangers import ALICE, SASL, Stranger, connections, refusals
 from tests.waiting import until
@@ -101,6 +101,24 @@ async def test_a_certificate_that_no_rule_fits(tmp_path: Path) -> None:
         assert principal is not None
         assert "CN=alice" in principal
         assert "no rule" in reason
+
+
+async def test_a_certificate_whose_subject_cannot_be_read(tmp_path: Path) -> None:
+    """Of what OpenSSL lets through that is a length in more bytes than it needs; a name that is no UTF-8 is not looked at."""
+    files = PemFiles.write(tmp_path)
+    name = der(SEQUENCE, der(SET, der(SEQUENCE, bytes.fromhex("0603550403"), der(0x0C, b"alice"))))
+    async with running(tmp_path, 1, **mutual(files)) as cluster:
+        odd = authority().issue_bytes(b"\x30\x81" + name[1:])
+        peer = await connect_tls(cluster.brokers[1], "CLIENT", tls_of(odd))
+        with pytest.raises(PeerClosed):
+            await peer.request(ApiKey.METADATA, 9, {"topics": None})
+        ((_, reason),) = await refusals(cluster, 1)
+        assert reason.startswith("the subject of the certificate cannot be read: ")
+        latin = authority().issue_bytes(name, email=b"\xe9@example.org")
+        peer = await connect_tls(cluster.brokers[1], "CLIENT", tls_of(latin))
+        await peer.request(ApiKey.METADATA, 9, {"topics": None})
+        assert "User:alice" in {each.principal for each in connections(cluster.brokers[1])}
+        peer.close()
 
 
 @pytest.mark.slow
