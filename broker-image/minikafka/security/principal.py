@@ -15,6 +15,10 @@ def user(name: str) -> str:
     return f"User:{name}"
 
 
+_JAVAS_LINE_ENDS = re.compile("[\n\r\x85\u2028\u2029]")
+"""What no dot of a pattern stands for in Java; in Python it does for all but the first."""
+
+
 class MappingRule(NamedTuple):
     """One rule of ``ssl.principal.mapping.rules``. No pattern: DEFAULT."""
 
@@ -27,7 +31,7 @@ class MappingRule(NamedTuple):
         if self.pattern is None:
             return name
         match = self.pattern.fullmatch(name)
-        if match is None:
+        if match is None or _JAVAS_LINE_ENDS.search(name):
             return None
         mapped = re.sub(r"\$(\d)", lambda group: match[int(group[1])] or "", self.replacement)
         return {"L": mapped.lower, "U": mapped.upper, "": mapped.__str__}[self.case]()
@@ -52,7 +56,7 @@ def parse_rules(text: str) -> tuple[MappingRule, ...]:
             rules.append(MappingRule())
             continue
         try:
-            pattern = re.compile(match[2])
+            pattern = re.compile(match[2], re.ASCII)  # as Java's: a Kelvin sign is no k, also where case does not count
         except re.error as error:
             raise ValueError(f"{match[2]!r} is no regular expression ({error})") from None
         highest = max((int(number) for number in re.findall(r"\$(\d)", match[3])), default=0)

@@ -196,6 +196,9 @@ def test_no_value_looks_like_an_attribute() -> None:
         ("RULE:^CN=(.*?),OU=(.*?),O=(.*?)$/$1@$2/L", "CN=Alice,OU=Ops,O=x", "alice@ops"),
         (r"RULE:^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$/$1/U , DEFAULT", "CN=a.b,O=x", "A.B"),
         ("RULE:^CN=(.*)$/$1/", "O=x", None),
+        (r"RULE:^CN=(\w+)$/$1/L", "CN=\N{KELVIN SIGN}arl", None),
+        ("RULE:(?i)^CN=([a-z]+)$/$1/L", "CN=\N{KELVIN SIGN}arl", None),
+        ("RULE:^CN=(.*?)(,.*)?$/$1/", "CN=x\N{LINE SEPARATOR},O=x", None),
         ("", "CN=a", "CN=a"),
     ],
 )
