@@ -190,7 +190,7 @@ SECURITY = (
         "        if not self._connection.is_let_in:\n", "        if False:\n",
         (OVERLOAD,)),
     Bug("q22", "requests take as much memory as they like", "KIP-72", "transport/request_memory.py",
-        "        if self.used < self._bytes_max:\n", "        if True:\n",
+        "        return self.used >= self._bytes_max or (", "        return (",
         (OVERLOAD,)),
     Bug("q23", "a connection that is gone keeps the memory of its request", "KIP-72", "transport/framing.py",
         "        if self._admitted:\n            self.give_back(self._admitted)\n            self._admitted = 0\n"

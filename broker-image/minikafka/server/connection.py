@@ -12,7 +12,7 @@ import math
 import ssl
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.heartbeats import Heartbeats
@@ -108,6 +108,8 @@ class ClientConnection(FrameProtocol):
         self._turn_task: asyncio.Task[None] | None = None
         self._has_turn = False
         """The request that waits for a turn may be served."""
+        self._in_turn: set[asyncio.Task[None]] = set()
+        """What goes on when it has one."""
         self._kept_back_since = 0.0
         """Since when the next request waits for a quota."""
         self._takes_answers = asyncio.Event()
@@ -187,14 +189,13 @@ class ClientConnection(FrameProtocol):
             self._takes_answers.set()
 
     def closed(self) -> None:
-        for task in (self._cold_task, self._turn_task):
+        for task in (self._cold_task, self._turn_task, *self._in_turn):
             if task is not None:
                 task.cancel()
         self.deadlines.stop()
         self._look_at_unsent()
         if self.memory is not None:
             self.memory.gone(self)
-            self.memory.give_back(self._queued_bytes)
         self._queued_bytes = 0
         if self.door is not None:
             self.door.closed()
@@ -240,7 +241,6 @@ class ClientConnection(FrameProtocol):
         """It is known who it is, or never will be."""
         if self.memory is not None and self.serves_brokers_only:
             self.memory.gone(self)
-            self.memory.give_back(self._queued_bytes + self._admitted)
             self.memory = None
 
     @property
@@ -350,6 +350,21 @@ class ClientConnection(FrameProtocol):
         self._has_turn = True
         self.release_frames(_TURN)
 
+    def in_turn(self, go_on: Callable[[], None]) -> None:
+        """Call this when it is its user's turn, unless the connection is closed before."""
+        task = asyncio.ensure_future(self._go_on_in_turn(go_on))
+        self._in_turn.add(task)
+        task.add_done_callback(self._in_turn.discard)
+
+    async def _go_on_in_turn(self, go_on: Callable[[], None]) -> None:
+        ASKED_BY.set(self.asked_by)
+        await self.services.turn_queue.first()
+        try:
+            go_on()
+        except Exception as error:  # a mistake of ours, as in `frame_received`
+            self.services.context.handler_failed(error)
+            self.close()
+
     def begin_round(self, now: float) -> None:
         """Measure, from now to the end of the round, the time for which this connection has the event loop."""
         if not self._busy_since:
@@ -380,7 +395,7 @@ class ClientConnection(FrameProtocol):
 
     def give_back(self, size: int) -> None:
         if self.memory is not None:
-            self.memory.give_back(size)
+            self.memory.give_back(self, size)
 
     def pause(self) -> None:
         """Read nothing more until an answer has left."""
@@ -505,7 +520,7 @@ class ClientConnection(FrameProtocol):
                 if self._queued_bytes:  # not of a connection that is gone
                     self._queued_bytes -= slot.size
                     if self.memory is not None:
-                        self.memory.give_back(slot.size)
+                        self.memory.give_back(self, slot.size)
                 if self._cold:
                     await self.services.turn_queue.pass_on(turn)
         except MalformedRequest as error:

@@ -37,6 +37,9 @@ FLUSH_BYTES_MAX, FLUSH_TLS_BYTES_MAX = 1 << 22, 1 << 20
 HUNG_UP = getattr(select, "POLLRDHUP", 0)
 """Linux tells when the peer sends no more, also before what it has sent is read."""
 
+IN_USE = "in use"
+"""Why frames are held while the bytes of the one before them are needed where they are."""
+
 SEND_RETRY_ERRORS = (errno.EAGAIN, errno.EWOULDBLOCK)
 
 
@@ -254,9 +257,14 @@ class FrameProtocol(asyncio.BufferedProtocol):
                 self.loop.call_soon(self.release_frames, "turn")
                 break
         self._read_at = read_at
-        if not (self._held or self._closing):
-            self._make_room()
+        self._tidy()
         self.batch_received()
+
+    def _tidy(self) -> None:
+        """Make room for what comes. While frames are held, only where none is here: a large buffer is not kept for as long."""
+        held = self._held if self._read_at < self._write_at else self._held & {IN_USE}
+        if not (held or self._closing):
+            self._make_room()
 
     def hold_frames(self, reason: str) -> None:
         """Hand on no frame after this one, and leave its bytes where they are, until every reason for it is gone."""
@@ -267,6 +275,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         """This reason is gone: hand on the frames that were held, and those to come, if there is no other."""
         self._held.discard(reason)
         if self._closing or self._held:
+            self._tidy()
             return
         self._hand_on()
         if self.tls is not None and self.tls.established:

@@ -10,7 +10,7 @@ import pytest
 from minikafka.security.tls import client_context, server_context
 from minikafka.security.tls_stream import REPLIES_BYTES_MAX, TlsStream
 from minikafka.transport import framing
-from minikafka.transport.framing import BUFFER_BYTES_START, FrameProtocol
+from minikafka.transport.framing import BUFFER_BYTES_START, IN_USE, FrameProtocol
 from minikafka_simulator.machine.transport import MemoryTransport, feed
 
 from tests.certificates import broker_keystore
@@ -41,17 +41,22 @@ class Transport(MemoryTransport):
         self.is_closed = True
 
 
+def new_tls() -> TlsStream:
+    return TlsStream(server_context(server_of(broker_keystore())), server_side=True)
+
+
 class Server(FrameProtocol):
     """Keeps what it gets; holds the frames after those that begin with h."""
 
-    def __init__(self) -> None:
-        super().__init__(TlsStream(server_context(server_of(broker_keystore())), server_side=True))
+    def __init__(self, tls: TlsStream | None) -> None:
+        super().__init__(tls)
         self.frames: list[bytes] = []
+        self.hold_on = "test"
 
     def frame_received(self, frame: memoryview) -> bool:
         self.frames.append(bytes(frame))
         if frame[:1] == b"h":
-            self.hold_frames("test")
+            self.hold_frames(self.hold_on)
         return False
 
 
@@ -59,7 +64,7 @@ class Both:
     """A client, and the server under test."""
 
     def __init__(self) -> None:
-        self.server, self.transport, self.wire = Server(), Transport(), Wire()
+        self.server, self.transport, self.wire = Server(new_tls()), Transport(), Wire()
         self.server.connection_made(self.transport)
         self.client = TlsStream(client_context(CLIENT), server_side=False, host="localhost")
         self.client.attach(self.wire)
@@ -121,6 +126,28 @@ async def test_what_could_not_be_decrypted_yet_is_handed_on_later() -> None:
     assert both.server.frames == [b"h1", full, b"z"]
 
 
+@pytest.mark.parametrize("is_used", [False, True])
+async def test_what_is_held_keeps_no_large_buffer(is_used: bool) -> None:
+    """It would count for queued.max.request.bytes for as long as a client is throttled, say."""
+    server, given_back, frame = Server(None), Mock(), b"h" * 3_000_000
+    server.give_back = given_back  # type: ignore[method-assign]
+    server.connection_made(Transport())
+    if is_used:
+        server.hold_on = IN_USE
+    sent = len(frame).to_bytes(4, "big") + frame
+    while sent:
+        size = len(server.get_buffer(-1))
+        feed(server, sent[:size], lambda: True)
+        sent = sent[size:]
+    if is_used:
+        server.hold_frames("throttled")
+        given_back.assert_not_called()
+        server.release_frames(IN_USE)
+    assert server.frames == [frame] and server._held
+    given_back.assert_called_once_with(4 + len(frame))
+    assert len(server._buffer) == BUFFER_BYTES_START
+
+
 async def test_a_goodbye_closes() -> None:
     both = Both()
     both.client.say_goodbye()
@@ -168,7 +195,7 @@ async def test_answers_reach_the_client() -> None:
 
 @pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x12" + b"\0" * 18, b"\xff" * 100])
 async def test_what_is_no_tls_closes(garbage: bytes) -> None:
-    server, transport = Server(), Transport()
+    server, transport = Server(new_tls()), Transport()
     server.connection_made(transport)
     feed(server, garbage, lambda: True)
     assert transport.is_closed

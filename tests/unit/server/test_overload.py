@@ -34,8 +34,9 @@ from tests.waiting import until
 class Reader:
     """Whoever reads requests; what the loop is to call is called at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, user: str = "alice") -> None:
         self.loop: Any = self
+        self.asked_by = user
         self.holds: set[str] = set()
 
     def call_soon(self, what: Any, *args: Any) -> None:
@@ -51,27 +52,56 @@ class Reader:
 class TestMemory:
     def test_the_last_one_may_exceed_it(self) -> None:
         """Or a large request would never be let in beside small ones."""
-        memory, reader = RequestMemory(100), Reader()
-        assert memory.admits(reader, 99) and memory.admits(reader, 500)
-        assert not memory.admits(reader, 1) and reader.holds == {"memory"}
+        memory, alices, bobs = RequestMemory(100), Reader(), Reader("bob")
+        assert memory.admits(alices, 99) and memory.admits(bobs, 500)
+        assert not memory.admits(Reader("carol"), 1)
         assert memory.used == 599
 
+    def test_one_user_has_half_of_it(self) -> None:
+        memory, readers = RequestMemory(100), [Reader(), Reader(), Reader()]
+        assert memory.admits(readers[0], 49) and memory.admits(readers[1], 20)
+        assert not memory.admits(readers[2], 1) and readers[2].holds == {"memory"}
+        assert memory.admits(Reader("bob"), 10)
+        memory.give_back(readers[1], 20)
+        assert not readers[2].holds and memory.admits(readers[2], 1)
+
+    def test_a_users_small_ones_have_it_one_at_a_time(self) -> None:
+        """Few large requests that waited, or were never sent to their end, kept everybody from being read."""
+        memory, others, readers = RequestMemory(100), Reader("bob"), [Reader(), Reader()]
+        memory.take(others, 150)
+        assert not memory.admits(Reader(), 1), "large ones wait, who may be of the same user"
+        memory.take(readers[0], 5)
+        assert not readers[0].holds
+        memory.take(readers[1], 5)
+        assert readers[1].holds == {"memory"}, "one at a time"
+        memory.give_back(readers[1], 5)
+        assert readers[1].holds == {"memory"}
+        memory.give_back(readers[0], 5)
+        assert not readers[1].holds
+
     def test_who_waits_is_let_go_when_there_is_room(self) -> None:
-        memory, readers = RequestMemory(100), [Reader(), Reader()]
-        memory.take(readers[0], 150)
-        assert not memory.admits(readers[1], 10)
-        memory.give_back(40)
+        memory, first, readers = RequestMemory(100), Reader("bob"), [Reader(), Reader("carol")]
+        memory.take(first, 150)
+        assert not any(memory.admits(reader, 10) for reader in readers)
+        memory.give_back(first, 50)
         assert [reader.holds for reader in readers] == [{"memory"}] * 2
-        memory.give_back(11)
+        memory.give_back(first, 1)
         assert [reader.holds for reader in readers] == [set(), set()]
         assert memory.admits(readers[1], 10)
 
+    def test_it_is_given_back_to_who_has_logged_in_meanwhile(self) -> None:
+        memory, reader, other = RequestMemory(100), Reader(""), Reader("")
+        assert memory.admits(reader, 60) and not memory.admits(other, 1)
+        reader.asked_by = other.asked_by = "alice"
+        memory.give_back(reader, 60)
+        assert not other.holds and memory.used == 0
+        assert memory.admits(reader, 60) and memory.admits(Reader(""), 1)
+
     def test_who_is_gone_waits_no_more(self) -> None:
         memory, reader = RequestMemory(100), Reader()
-        memory.take(reader, 150)
+        assert memory.admits(reader, 60) and not memory.admits(reader, 1)
         memory.gone(reader)
-        memory.give_back(150)
-        assert reader.holds == {"memory"}
+        assert reader.holds == {"memory"} and memory.used == 0
 
 
 def test_a_memory_that_holds_no_request() -> None:
@@ -107,11 +137,11 @@ class Client:
         self.reader, self.writer = reader, writer
 
     @classmethod
-    async def of(cls, broker: Broker) -> tuple[Client, ClientConnection]:
+    async def of(cls, broker: Broker, address: str = "127.0.0.1") -> tuple[Client, ClientConnection]:
         """And its connection at the broker."""
         before = set(connections(broker))
         host, port = next((h, p) for n, h, p in broker.listeners.advertised() if n == "CLIENT")
-        client = cls(*await asyncio.open_connection(host, port))
+        client = cls(*await asyncio.open_connection(host, port, local_addr=(address, 0)))
         await until(lambda: len(set(connections(broker)) - before) == 1)
         (connection,) = set(connections(broker)) - before
         return client, connection
@@ -135,11 +165,11 @@ def large_request() -> bytes:
 
 @pytest.mark.slow
 async def test_large_requests_wait_for_each_other(cluster: Cluster) -> None:
-    """Two that are announced take all; the third is read when one is done, or gone."""
+    """Two users' that are announced take all; the third is read when one is done, or gone."""
     broker, request = cluster.brokers[1], large_request()
     memory = broker.services.request_memory
     assert memory is not None
-    (first, a), (second, b), (third, c) = [await Client.of(broker) for _ in range(3)]
+    (first, a), (second, b), (third, c) = [await Client.of(broker, f"127.0.0.{host}") for host in (1, 2, 3)]
     first.writer.write(request[:400_000])
     await until(lambda: bool(a._admitted))
     second.writer.write(request[:400_000])
@@ -167,7 +197,7 @@ async def test_requests_that_wait_for_earlier_ones_count_too(cluster: Cluster) -
     for _ in range(50):
         await client.answer()
         most = max(most, memory.used)
-    assert most < 100 + len(metadata)
+    assert most < 100 + 2 * len(metadata)
     await until(lambda: memory.used == 0)
     client.writer.write(metadata * 2_000)  # so many that some are seen to wait
     await until(lambda: memory.used > 0)
@@ -449,9 +479,9 @@ async def test_a_large_answer_is_made_for_one_of_a_user_and_encoded_in_a_thread(
     assert all(await asyncio.gather(*answered))
 
 
-@pytest.mark.parametrize("goes", [False, True])
+@pytest.mark.parametrize(("goes", "much"), [(False, "members"), (True, "members"), (True, "topics")])
 async def test_no_more_large_answers_are_made_for_who_takes_none(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, goes: bool
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, goes: bool, much: str
 ) -> None:
     """Each of 80 connections, which asked in 39 bytes, kept 16 MB for as long as it read nothing (found by an attack)."""
     monkeypatch.setattr("minikafka.server.unsent.UNSENT_BYTES_MAX", 500_000)
@@ -464,10 +494,14 @@ async def test_no_more_large_answers_are_made_for_who_takes_none(
     await until(lambda: broker.services.unsent._bytes.total() > 500_000)
     others = [await Stranger.at(broker) for _ in range(2)]
     for other in others:
-        other.request(ApiKey.DESCRIBE_GROUPS, 5, {"groups": ["g"]})
+        if much == "topics":
+            broker.services.has_much(connection.asked_by, ApiKey.METADATA)
+            other.request(ApiKey.METADATA, 9, {"topics": None})
+        else:
+            other.request(ApiKey.DESCRIBE_GROUPS, 5, {"groups": ["g"]})
     frames = [asyncio.ensure_future(other.frame()) for other in others]
     await until(lambda: bool(broker.services.unsent._waiting))
-    assert await (await Stranger.at(broker)).ask(ApiKey.METADATA, 9, {"topics": []})
+    assert await (await Stranger.at(broker)).ask(ApiKey.FIND_COORDINATOR, 1, {"key": "g", "key_type": 0})
     assert not any(frame.done() for frame in frames)
     if goes:
         lazy.close()

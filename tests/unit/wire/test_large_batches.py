@@ -24,6 +24,7 @@ from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.offsets import FoundOffset
 from minikafka.server.api import list_offsets, produce
 from minikafka.server.walkers import Walkers
+from minikafka.transport.framing import IN_USE
 
 from tests.interop.raw_client import seal_batch
 from tests.unit.wire.client import ALL, LATEST, MAX_TIMESTAMP, Client, answered, fetched
@@ -234,7 +235,7 @@ async def test_nothing_more_is_looked_at_for_a_client_that_has_gone(stage: Stage
     send(client, LARGE, LARGE)
     client.produce(b"behind it")
     await stage.until(lambda: bool(walks.sizes))
-    connection = next(each for each in stage.broker.connections._open if "walked" in each._held)
+    connection = next(each for each in stage.broker.connections._open if IN_USE in each._held)
     await client.close()
     await stage.until(lambda: connection.has_hung_up)
     walks.may_go_on.set()
@@ -256,7 +257,7 @@ async def test_others_have_their_turns_between_the_batches_of_a_request(
     many = send(client, LARGE, LARGE, LARGE)
     await stage.until(lambda: bool(walks.sizes))
     one = send(other, BOMBS[0])
-    await stage.until(lambda: sum("walked" in each._held for each in stage.broker.connections._open) == 2)
+    await stage.until(lambda: sum(IN_USE in each._held for each in stage.broker.connections._open) == 2)
     walks.may_go_on.set()
     await results(one)
     await results(many)

@@ -29,6 +29,7 @@ from minikafka.protocol.wire import MalformedRequest, RequestHeader, TooManyRows
 from minikafka.security.acls import Operation, ResourceType
 from minikafka.server.api.spec import ApiSpec
 from minikafka.server.walkers import WALKED_BYTES_MAX, WALKERS
+from minikafka.transport.framing import IN_USE
 from minikafka.transport.turn import Turn
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _serve(connection: ClientConnection, header: RequestHeader, slot: Slot, requ
     batches = _batches_to_walk(connection, request)
     ahead, large = _walk_small(batches, now_ms)
     if large:
-        connection.hold_frames("walked")
+        connection.hold_frames(IN_USE)
         _LargeBatches(connection, append, request, batches, large, ahead, now_ms).walk()
     else:
         append(ahead)
@@ -241,7 +242,7 @@ class _LargeBatches:
         except Exception as error:  # a mistake of ours, as in `ClientConnection.frame_received`
             connection.services.context.handler_failed(error)
             connection.close()
-        connection.release_frames("walked")
+        connection.release_frames(IN_USE)
         connection.batch_received()  # a connection that has gone has no end of a round any more
 
 
