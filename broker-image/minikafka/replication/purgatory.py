@@ -8,7 +8,9 @@ from typing import Protocol
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FetchRequest, PartitionData, TopicKey
 from minikafka.protocol.produce import PartitionResult
-from minikafka.protocol.wire import MANY_ROWS
+
+FEW_ROWS = 16
+"""A fetch that waits and has no more needs no turn, on the hottest path."""
 
 ProduceDone = Callable[[], None]
 FetchTopics = list[tuple[TopicKey, list[PartitionData]]]
@@ -26,6 +28,16 @@ class Replicas(Protocol):
     def park(self, fetch: DelayedFetch, request: FetchRequest) -> None: ...
 
     def unpark(self, fetch: DelayedFetch, request: FetchRequest) -> None: ...
+
+
+class FetchClient(Protocol):
+    """Who has sent a Fetch."""
+
+    @property
+    def asked_by(self) -> str: ...
+
+    def in_turn(self, go_on: Callable[[], None]) -> None:
+        """Call this when it is its user's turn."""
 
 
 class DelayedProduce:
@@ -68,16 +80,41 @@ class DelayedFetch:
 
     ``retry`` is called at the end of a round of events in which one of them woke it (so that ten produces in one read of a
     socket cost one answer to the follower, not ten), and by whoever keeps it when its deadline has come.
+
+    Args:
+        deadline: by the clock of its broker.
+        request: of a follower or a consumer.
+        respond: takes its answer.
+        replicas: see there.
+        client: who has turns, where there are many rows; of a follower none is needed.
     """
 
-    __slots__ = ("deadline", "follower", "has_many_rows", "queued", "replicas", "request", "respond")
+    __slots__ = (
+        "client",
+        "deadline",
+        "follower",
+        "is_late",
+        "queued",
+        "replicas",
+        "request",
+        "respond",
+        "rows",
+        "user",
+    )
 
-    def __init__(self, deadline: float, request: FetchRequest, respond: FetchDone, replicas: Replicas) -> None:
+    def __init__(
+        self, deadline: float, request: FetchRequest, respond: FetchDone, replicas: Replicas, client: FetchClient | None
+    ) -> None:
         self.deadline = deadline
-        """By the clock of its broker."""
         self.follower = request.replica_id >= 0
-        self.has_many_rows = not self.follower and sum([len(row) for _, row in request.topics]) > MANY_ROWS
-        """It is retried by itself: all of its rows are read, whichever has woken it."""
+        self.client = None if self.follower else client
+        rows = 0 if self.client is None else sum([len(row) for _, row in request.topics])
+        self.rows = rows if rows > FEW_ROWS else 0
+        """Those for which it has turns: all of them are read, whichever has woken it."""
+        self.user = ""
+        """For whom the rows count."""
+        self.is_late = False
+        """It is answered when it is retried next, with whatever there is."""
         self.request: FetchRequest | None = request
         self.respond: FetchDone | None = respond
         self.replicas = replicas
@@ -94,11 +131,29 @@ class DelayedFetch:
         if request is None or respond is None:
             return  # it was woken before it was over
         topics, total, urgent = self.replicas.read(request, {})
-        if not (final or urgent or total >= request.min_bytes):
+        if not (final or self.is_late or urgent or total >= request.min_bytes):
             self.replicas.park(self, request)
             return
         self.give_up()
         respond(topics, total)
+
+    def end(self) -> None:
+        """Answer with whatever there is, at once or when its client has a turn: those of many connections may end at one time."""
+        self.is_late = True
+        if not self.rows:
+            self.retry(True)
+        elif not self.queued:
+            self.retry_in_turn()
+
+    def retry_in_turn(self) -> None:
+        """Retry when its client has a turn."""
+        assert self.client is not None, "it has rows"
+        self.queued = True
+        self.client.in_turn(self._has_turn)
+
+    def _has_turn(self) -> None:
+        self.queued = False
+        self.retry(False)
 
     def give_up(self) -> None:
         """Wait no more, and answer nothing: its connection is gone.
@@ -109,3 +164,4 @@ class DelayedFetch:
         request, self.request, self.respond = self.request, None, None
         if request is not None:
             self.replicas.unpark(self, request)
+        self.client = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,11 +13,19 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FetchPartition, FetchRequest, PartitionData, TopicKey
 from minikafka.protocol.produce import PartitionResult, ProduceRequest
 from minikafka.protocol.types import TopicPartition
+from minikafka.protocol.wire import MANY_ROWS
 from minikafka.replication.append_room import AppendRoom, WaitingAppend
 from minikafka.replication.clock import Clock
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.isr import AfterAnswer, AlterPartitionAnswer, IsrProposal
-from minikafka.replication.purgatory import DelayedFetch, DelayedProduce, FetchDone, FetchTopics, ProduceWaiter
+from minikafka.replication.purgatory import (
+    DelayedFetch,
+    DelayedProduce,
+    FetchClient,
+    FetchDone,
+    FetchTopics,
+    ProduceWaiter,
+)
 
 if TYPE_CHECKING:
     from minikafka.telemetry.stats import BrokerStats, TopicTraffic
@@ -26,6 +34,9 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 """Written by the broker itself only."""
 
 NOTHING_AHEAD: Mapping[int, RecordsAhead] = {}
+
+WAITING_ROWS_MAX = 1 << 19
+"""Of the fetches of one user that wait at the same time, with 85 MB. Those beyond are answered at once, with what there is."""
 
 SWEEP_SECONDS = 0.05
 """How late an expired produce may be answered."""
@@ -82,7 +93,8 @@ class ReplicaManager:
         self.room: AppendRoom | None = None
         """Where appends wait for room on the unflushed volume, when there is one."""
         self._ready: list[DelayedFetch] = []
-        self._retried_alone: deque[DelayedFetch] = deque()
+        self._waiting_rows: Counter[str] = Counter()
+        """Of the fetches that wait, by user."""
         self._moved: list[HostedPartition] = []
         """Whose high watermark has moved, and who waits for it does not know yet."""
         self.moved: Callable[[HostedPartition], None] = self._moved.append
@@ -346,40 +358,55 @@ class ReplicaManager:
                 self.wake(partition.consumers)
 
     def flush_ready(self) -> None:
-        """The end of a round of events: tell whoever waits for a high watermark that has moved, try woken fetches again."""
+        """The end of a round of events: tell whoever waits for a high watermark that has moved, try woken fetches again.
+
+        Those that come after many rows have a turn each: others are served in between.
+        """
         self.settle_moved()
+        rows = 0
         while self._ready:
             ready, self._ready = self._ready, []
             for fetch in ready:
-                if fetch.has_many_rows:
-                    self._retried_alone.append(fetch)
-                    if len(self._retried_alone) == 1:
-                        self._later(0.0, self._retry_one)
+                rows += fetch.rows
+                if fetch.rows and rows > MANY_ROWS:
+                    fetch.retry_in_turn()
                     continue
                 fetch.queued = False
                 fetch.retry(False)
 
-    def _retry_one(self) -> None:
-        """Retry a fetch of many rows, one in each round of events: others are served in between."""
-        fetch = self._retried_alone.popleft()
-        if self._retried_alone:
-            self._later(0.0, self._retry_one)
-        fetch.queued = False
-        fetch.retry(False)
-
     # -- fetch --------------------------------------------------------------------------------------------------------
 
-    def fetch(self, request: FetchRequest, respond: FetchDone) -> DelayedFetch | None:
-        """Answer, at once or later (R7); what waits is the caller's to retry at its deadline, and to give up."""
+    def fetch(
+        self, request: FetchRequest, respond: FetchDone, client: FetchClient | None = None
+    ) -> DelayedFetch | None:
+        """Answer, at once or later (R7); what waits is the caller's to retry at its deadline, and to give up.
+
+        Args:
+            request: of a follower or a consumer.
+            respond: takes the answer.
+            client: who has turns; None: it needs none.
+        """
         settled = self.note_followers(request) if request.replica_id >= 0 else {}
         topics, total, urgent = self.read(request, settled)
         wait = request.max_wait_ms / 1000
         if urgent or total >= request.min_bytes or wait <= 0:
             respond(topics, total)
             return None
-        parked = DelayedFetch(self._now() + wait, request, respond, self)
+        parked = DelayedFetch(self._now() + wait, request, respond, self, client)
+        if parked.rows and not self._may_wait(parked):
+            respond(topics, total)
+            return None
         self.park(parked, request)
         return parked
+
+    def _may_wait(self, fetch: DelayedFetch) -> bool:
+        """Count the rows of a fetch that is to wait, unless its user has too many."""
+        assert fetch.client is not None, "it has rows"
+        user = fetch.user = fetch.client.asked_by
+        if self._waiting_rows[user] + fetch.rows > WAITING_ROWS_MAX:
+            return False
+        self._waiting_rows[user] += fetch.rows
+        return True
 
     def note_followers(self, request: FetchRequest) -> dict[tuple[TopicKey, int], PartitionData]:
         """A follower's positions, taken in once a request; answers the partitions that get an error or a divergence."""
@@ -529,6 +556,10 @@ class ReplicaManager:
 
     def unpark(self, fetch: DelayedFetch, request: FetchRequest) -> None:
         """Forget a parked fetch that was answered or whose connection is gone."""
+        if fetch.rows:
+            self._waiting_rows[fetch.user] -= fetch.rows
+            if not self._waiting_rows[fetch.user]:
+                del self._waiting_rows[fetch.user]
         for key, partitions in request.topics:
             parts = self.by_id.get(key) if type(key) is bytes else self.by_name.get(key)  # type: ignore[arg-type]
             for asked in partitions if parts is not None else ():

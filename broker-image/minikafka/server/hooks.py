@@ -22,7 +22,7 @@ from minikafka.protocol.fetch import FetchRequest, PartitionData
 from minikafka.protocol.produce import PartitionResult, ProduceRequest, decode_produce
 from minikafka.protocol.records import HEADER_BYTES, read_header
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
-from minikafka.replication.purgatory import DelayedFetch, FetchDone
+from minikafka.replication.purgatory import DelayedFetch, FetchClient, FetchDone
 from minikafka.replication.replicas import NOTHING_AHEAD, ReplicaManager
 from minikafka.server.api import metadata
 from minikafka.server.connection import ClientConnection, Slot
@@ -277,14 +277,16 @@ class HookedReplicas(ReplicaManager):
                     about = {"offset": each.base_offset, "records": count, "crc": crc, "acks": acks}
                     self.hooks.emit("produce_acknowledged", topic=topic, partition=each.index, **about)
 
-    def fetch(self, request: FetchRequest, respond: FetchDone) -> DelayedFetch | None:
+    def fetch(
+        self, request: FetchRequest, respond: FetchDone, client: FetchClient | None = None
+    ) -> DelayedFetch | None:
         if request.replica_id >= 0 or self.hooks.verb_asks or not self.hooks.sets("error", ApiKey.FETCH):
-            return super().fetch(request, respond)
+            return super().fetch(request, respond, client)
         names = {key: self._name(key) for key, _ in request.topics}
         places = [(names[key], each.partition) for key, row in request.topics for each in row]
         refused = self.hooks.errors(ApiKey.FETCH, places)
         if not refused:
-            return super().fetch(request, respond)
+            return super().fetch(request, respond, client)
         asked = request.topics
         request.topics = [
             (key, [each for each in row if (names[key], each.partition) not in refused]) for key, row in asked
@@ -306,7 +308,7 @@ class HookedReplicas(ReplicaManager):
             ]
             respond(whole, total)
 
-        return super().fetch(request, answer)
+        return super().fetch(request, answer, client)
 
     def _name(self, key: str | bytes) -> str:
         if isinstance(key, str):

@@ -15,7 +15,7 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import CONSUMER, FetchPartition, FetchRequest, PartitionData
 from minikafka.protocol.produce import PartitionResult, ProduceRequest
 from minikafka.protocol.types import TopicPartition
-from minikafka.replication import purgatory
+from minikafka.replication import purgatory, replicas
 from minikafka.replication.clock import Clock
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
@@ -29,6 +29,17 @@ from tests.unit.replication.unwired import replica_manager
 TOPIC_ID = b"i" * 16
 EPOCH = 3
 MINUTE_MS = 60_000
+
+
+class Client:
+    """Somebody who has a turn when the test says so."""
+
+    def __init__(self, asked_by: str = "alice") -> None:
+        self.asked_by = asked_by
+        self.turns: list[Callable[[], None]] = []
+
+    def in_turn(self, go_on: Callable[[], None]) -> None:
+        self.turns.append(go_on)
 
 
 class Lab:
@@ -78,7 +89,13 @@ class Lab:
         return came
 
     def fetch(
-        self, offset: int, replica: int = CONSUMER, epoch: int = EPOCH, wait_ms: int = 0, last_epoch: int = -1
+        self,
+        offset: int,
+        replica: int = CONSUMER,
+        epoch: int = EPOCH,
+        wait_ms: int = 0,
+        last_epoch: int = -1,
+        client: Client | None = None,
     ) -> tuple[list[PartitionData], Any]:
         """(where the answer for partition 0 comes into, what is parked)."""
         came: list[PartitionData] = []
@@ -90,7 +107,7 @@ class Lab:
         asked = FetchPartition(0, epoch, offset, last_epoch, 0, 1 << 20)
         request = FetchRequest(replica, wait_ms, 1, 1 << 20, 0, 0, -1, [(TOPIC_ID, [asked])])
         request.replica_epoch = 1 if replica >= 0 else -1
-        return came, self.replicas.fetch(request, respond)
+        return came, self.replicas.fetch(request, respond, client)
 
     def follower_has(self, offset: int) -> PartitionData:
         """Broker 2 fetches partition 0 at this offset."""
@@ -212,17 +229,46 @@ class TestFetch:
         lab.replicas.flush_ready()
         assert len(came) == 1
 
-    def test_those_of_many_rows_are_retried_one_in_each_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """100 that waited, of 1,000 rows each, had all rows read again for each record (found by an attack)."""
-        monkeypatch.setattr(purgatory, "MANY_ROWS", 0)
-        lab = Lab()
-        waiting = [lab.fetch(0, wait_ms=500)[0] for _ in range(2)]
+    def test_those_of_many_rows_are_retried_in_turn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """2,000 that waited, of 200 rows each, had all rows read again for each record (found by an attack)."""
+        monkeypatch.setattr(purgatory, "FEW_ROWS", 0)
+        monkeypatch.setattr(replicas, "MANY_ROWS", 1)
+        lab, client = Lab(), Client()
+        waiting = [lab.fetch(0, wait_ms=500, client=client)[0] for _ in range(3)]
         lab.produce()
         lab.follower_has(1)
         lab.replicas.flush_ready()
-        for answered in range(3):
-            assert [len(came) for came in waiting] == [answered > 0, answered > 1]
-            lab.later(0.0)
+        assert [len(came) for came in waiting] == [1, 0, 0]
+        for go_on in client.turns:
+            go_on()
+        assert [len(came) for came in waiting] == [1, 1, 1]
+
+    def test_those_of_many_rows_end_in_turn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """300 of 1,000 rows that ended at one time kept others waiting for 0.6 s (found by an attack)."""
+        monkeypatch.setattr(purgatory, "FEW_ROWS", 0)
+        lab, client = Lab(), Client()
+        came, parked = lab.fetch(0, wait_ms=500, client=client)
+        parked.end()
+        lab.produce()
+        lab.follower_has(1)
+        assert came == [] and len(client.turns) == 1, "it is not woken while it waits for a turn"
+        client.turns[0]()
+        assert len(came) == 1
+        came, parked = lab.fetch(1, wait_ms=500, client=client)
+        parked.end()
+        client.turns[1]()
+        assert len(came) == 1 and came[0].size == 0
+
+    def test_rows_of_a_user_that_wait_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each takes 170 bytes: 2,000 connections that wait for 3,000 each had 1 GB (found by an attack)."""
+        monkeypatch.setattr(purgatory, "FEW_ROWS", 0)
+        monkeypatch.setattr(replicas, "WAITING_ROWS_MAX", 2)
+        lab, client = Lab(), Client()
+        waiting = [lab.fetch(0, wait_ms=500, client=client)[1] for _ in range(3)]
+        assert waiting[2] is None
+        assert lab.fetch(0, wait_ms=500, client=Client("bob"))[1] is not None
+        waiting[0].give_up()
+        assert lab.fetch(0, wait_ms=500, client=client)[1] is not None
 
     def test_a_consumer_is_woken_by_the_high_watermark_not_by_the_append(self) -> None:
         lab = Lab()

@@ -43,8 +43,7 @@ class Fetch:
     def __init__(self, deadline: float) -> None:
         self.deadline, self.is_over = deadline, False
 
-    def retry(self, force: bool) -> None:
-        assert force
+    def end(self) -> None:
         self.is_over = True
 
 

@@ -100,7 +100,7 @@ class WaitingFetch:
             return
         left = fetch.deadline - self._now()
         if left <= TIMER_SECONDS_MIN:
-            fetch.retry(True)
+            fetch.end()
         else:
             self._set(left, fetch.deadline, loop)
 
@@ -161,7 +161,7 @@ def _serve(connection: ClientConnection, header: RequestHeader, slot: Slot, requ
     respond: FetchDone = partial(_answer, connection, header, request, slot, denied)
     if request.replica_id >= 0:
         respond = connection.services.context.observer.follower_asked(request, respond)
-    waiting = connection.services.replicas.fetch(request, respond)
+    waiting = connection.services.replicas.fetch(request, respond, connection)
     if waiting is not None:
         connection.waiting_fetch.wait(waiting, request.max_wait_ms, connection.loop)
 
