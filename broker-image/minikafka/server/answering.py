@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minikafka.authorization.rules import ClientAccess
@@ -39,6 +40,21 @@ ONE_AT_A_TIME = frozenset(
 )
 """They are small, and their answers as large as there is something to tell: of a user one is made, and others wait for it.
 None of them waits for anything that somebody else does."""
+
+ONE_AT_A_TIME_OF_MUCH = frozenset(
+    (
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.LIST_CONFIG_RESOURCES,
+        ApiKey.METADATA,
+    )
+)
+"""The same, of a user who had a large answer before: they may wait for a topic to be made, or for the controller."""
+
+LARGE_ANSWER_BYTES = 1 << 16
+"""From which on an answer is much, however few rows it has."""
 
 ENCODED_ROWS_MAX = 5_000
 """An answer of more rows is encoded in a thread: it takes 5 microseconds a row."""
@@ -121,8 +137,10 @@ async def answer_request(connection: ClientConnection, header: RequestHeader, bo
     )
     is_metered = connection.has_quotas
     user = connection.asked_by
-    async with connection.services.one_at_a_time(user, key) if key in ONE_AT_A_TIME else nullcontext():
-        if key in ONE_AT_A_TIME:
+    had_much = partial(connection.services.had_much, user, key)
+    is_alone = key in ONE_AT_A_TIME or (key in ONE_AT_A_TIME_OF_MUCH and had_much())
+    async with connection.services.one_at_a_time(user, key) if is_alone else nullcontext():
+        if is_alone and had_much():  # also since it waits for the one before it
             await connection.services.unsent.room(user)
         values = await (_answer_metered(connection, spec, ctx, answering, decoding) if is_metered else answering)
         codes, answer, seconds = await _encoded(connection, key, version, values)
@@ -142,12 +160,15 @@ async def _encoded(
         codes, answer = list(error_codes(values)), messages.encode_response(key, version, values)
         return codes, answer, clock() - began
 
-    rows = row_count(values, ENCODED_ROWS_MAX)
+    user, rows = connection.asked_by, row_count(values, ENCODED_ROWS_MAX)
     if rows > MANY_ROWS:
-        connection.services.has_much(connection.asked_by, key)
+        connection.services.has_much(user, key)
     if rows <= ENCODED_ROWS_MAX or connection.is_broker:
-        return encode(time.perf_counter)
-    threads = WALKERS.of(connection.asked_by)
+        encoded = encode(time.perf_counter)
+        if len(encoded[1]) > LARGE_ANSWER_BYTES:
+            connection.services.has_much(user, key)
+        return encoded
+    threads = WALKERS.of(user)
     return await asyncio.get_running_loop().run_in_executor(threads, encode, time.thread_time)
 
 
