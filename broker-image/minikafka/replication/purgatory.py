@@ -146,8 +146,9 @@ class DelayedFetch:
             self.retry_in_turn()
 
     def retry_in_turn(self) -> None:
-        """Retry when its client has a turn."""
-        assert self.client is not None, "it has rows"
+        """Retry when its client has a turn, unless it is over."""
+        if self.client is None:
+            return
         self.queued = True
         self.client.in_turn(self._has_turn)
 

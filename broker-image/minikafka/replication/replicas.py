@@ -364,6 +364,7 @@ class ReplicaManager:
         """
         self.settle_moved()
         rows = 0
+        problem: Exception | None = None
         while self._ready:
             ready, self._ready = self._ready, []
             for fetch in ready:
@@ -372,7 +373,12 @@ class ReplicaManager:
                     fetch.retry_in_turn()
                     continue
                 fetch.queued = False
-                fetch.retry(False)
+                try:
+                    fetch.retry(False)
+                except Exception as error:  # the ones after it wait for nothing else
+                    problem = error
+        if problem is not None:
+            raise problem
 
     # -- fetch --------------------------------------------------------------------------------------------------------
 

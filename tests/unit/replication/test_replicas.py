@@ -243,6 +243,28 @@ class TestFetch:
             go_on()
         assert [len(came) for came in waiting] == [1, 1, 1]
 
+    def test_none_is_forgotten_behind_one_that_is_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Those behind a Fetch whose connection had sent another one, or was gone, were not answered (found by an attack)."""
+        monkeypatch.setattr(purgatory, "FEW_ROWS", 0)
+        monkeypatch.setattr(replicas, "MANY_ROWS", 0)
+        lab, client = Lab(), Client()
+        (_, over), (came, _) = [lab.fetch(0, wait_ms=500, client=client) for _ in range(2)]
+        lab.produce()
+        lab.fetch(1, replica=2)
+        over.give_up()
+        lab.replicas.flush_ready()
+        client.turns[-1]()
+        assert len(came) == 1
+
+    def test_none_is_forgotten_behind_one_that_fails(self) -> None:
+        lab = Lab()
+        (_, failing), (came, _) = [lab.fetch(0, wait_ms=500) for _ in range(2)]
+        failing.respond = len  # which takes one argument
+        lab.produce()
+        with pytest.raises(TypeError):
+            lab.follower_has(1)
+        assert len(came) == 1
+
     def test_those_of_many_rows_end_in_turn(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """300 of 1,000 rows that ended at one time kept others waiting for 0.6 s (found by an attack)."""
         monkeypatch.setattr(purgatory, "FEW_ROWS", 0)
