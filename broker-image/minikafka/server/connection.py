@@ -32,6 +32,7 @@ from minikafka.server.deadlines import Deadlines
 from minikafka.server.quotas import ClientIdentity
 from minikafka.server.request_context import STRICT_SINCE
 from minikafka.server.throttling import Muting
+from minikafka.server.unsent import UnsentHere, bytes_of
 from minikafka.transport.framing import FrameProtocol
 from minikafka.transport.request_memory import RequestMemory
 from minikafka.transport.turn import ASKED_BY, Turn
@@ -55,9 +56,6 @@ _BEHIND, _KEPT, _TURN = "behind", "kept", "rows"
 
 PIPELINE_MAX = 1000
 """Requests of one connection that may be unanswered; over it nothing more is read until some are."""
-
-KEPT_BYTES_MAX = 1 << 20
-"""Of the answers of one connection that wait for one before them; over it nothing more is worked on until that has come."""
 
 
 class Slot:
@@ -114,10 +112,7 @@ class ClientConnection(FrameProtocol):
         """Since when the next request waits for a quota."""
         self._takes_answers = asyncio.Event()
         self._takes_answers.set()
-        self._kept_bytes = 0
-        """Of the answers that wait for one before them. What is sent from files takes none."""
-        self._unsent: list[tuple[str, int]] = []
-        """Users and bytes of the answers that are counted as unsent."""
+        self._unsent = UnsentHere(self, services.unsent)
         self.waiting_fetch = fetch.WaitingFetch(context.clock.now)
         self.muting = Muting(self, context.clock.now)
         self.last_active = time.perf_counter()
@@ -166,24 +161,12 @@ class ClientConnection(FrameProtocol):
         self.deadlines.unblocked()
         self.last_active = time.perf_counter()
         self._look_at_answers()
-        self._look_at_unsent()
-
-    def _count_unsent(self, size: int) -> None:
-        """The socket does not take all of an answer, or it waits for one before it."""
-        self._unsent.append((self.asked_by, size))
-        self.services.unsent.waits(*self._unsent[-1])
-
-    def _look_at_unsent(self) -> None:
-        """Count them no more where all have left, or the connection is closed."""
-        if self._unsent and (self._closing or not (self.is_blocked or self._kept_bytes)):
-            unsent, self._unsent = self._unsent, []
-            for user, size in unsent:
-                self.services.unsent.gone(user, size)
+        self._unsent.taken()
 
     def _look_at_answers(self) -> None:
         """Work on requests while there is room for their answers; on that for which the others wait in any case."""
         is_first = bool(self._cold and self.slots and self._cold[0][0] is self.slots[0])
-        if self.is_blocked or (self._kept_bytes > KEPT_BYTES_MAX and not is_first):
+        if self.is_blocked or (self._unsent.keeps_much and not is_first):
             self._takes_answers.clear()
         else:
             self._takes_answers.set()
@@ -193,7 +176,7 @@ class ClientConnection(FrameProtocol):
             if task is not None:
                 task.cancel()
         self.deadlines.stop()
-        self._look_at_unsent()
+        self._unsent.closed()
         if self.memory is not None:
             self.memory.gone(self)
         self._queued_bytes = 0
@@ -449,6 +432,8 @@ class ClientConnection(FrameProtocol):
             self.go_on_reading("unanswered")
         if parts:
             self.send(parts)
+            if self.is_blocked:
+                self._unsent.not_taken(bytes_of(parts))
         if kept_bytes:
             self._kept_no_more(kept_bytes)
         if not self._takes_answers.is_set():
@@ -457,18 +442,16 @@ class ClientConnection(FrameProtocol):
             self.close()
 
     def _keep(self, slot: Slot, out: list[Any]) -> None:
-        """Count an answer that waits for one before it, and work on nothing more while they are too large."""
-        slot.kept_bytes = sum(len(part) for part in out if not isinstance(part, tuple))
-        self._kept_bytes += slot.kept_bytes
-        if self._kept_bytes > KEPT_BYTES_MAX:
+        """Count an answer that waits for one before it. While they are too large nothing more is worked on."""
+        slot.kept_bytes = bytes_of(out)
+        self._unsent.keep(slot.kept_bytes)
+        if self._unsent.keeps_much:
             self._look_at_answers()
             self.hold_frames(_KEPT)
 
     def _kept_no_more(self, size: int) -> None:
-        was_full = self._kept_bytes > KEPT_BYTES_MAX
-        self._kept_bytes -= size
-        self._look_at_unsent()
-        if was_full and self._kept_bytes <= KEPT_BYTES_MAX and self.loop is not None:
+        self._unsent.kept_no_more(size)
+        if _KEPT in self._held and not self._unsent.keeps_much and self.loop is not None:
             self.loop.call_soon(self.release_frames, _KEPT)  # later: this may be the handler of another connection
 
     # -- for the handlers of Produce and Fetch ----------------------------------------------------------------------------
@@ -515,8 +498,6 @@ class ClientConnection(FrameProtocol):
                 slot.parked = 0.0
                 answer = await self._answer_cold(header, body)
                 self.answer(slot, [answer])
-                if self.is_blocked or self._kept_bytes:
-                    self._count_unsent(len(answer))
                 if self._queued_bytes:  # not of a connection that is gone
                     self._queued_bytes -= slot.size
                     if self.memory is not None:

@@ -1,17 +1,38 @@
-"""Answers that clients do not take: how much memory those of one user have, over all connections, and who waits for that."""
+"""Answers that clients do not take, or that wait for one before them: how much memory they have, and who waits for that."""
 
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections import Counter
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from minikafka.server.connection import ClientConnection
 
 UNSENT_BYTES_MAX: Final = 1 << 26
 """Of one user, from which on no more large answers are made for it: a request of 40 bytes may have one of 16 MB."""
 
+KEPT_BYTES_MAX: Final = 1 << 20
+"""Of the answers of one connection that wait for one before them; over it nothing more is worked on until that has come."""
+
+KEPT_BYTES_FULL_MAX: Final = 1 << 16
+"""The same, while those of its user have all that one may have."""
+
+END_SECONDS: Final = 1.0
+"""How often it is looked for the end of a connection that is not read."""
+
+
+def bytes_of(parts: list[Any]) -> int:
+    """Return the memory of what is to be sent; what comes from files takes none."""
+    return sum(len(part) for part in parts if not isinstance(part, tuple))
+
 
 class UnsentAnswers:
-    """Of one broker. It may be exceeded by the last answer that was made, as `RequestMemory` is by a request."""
+    """Of one broker, those of each user over all connections.
+
+    A user may exceed what it may have by the last answer that was made, as `RequestMemory` is by a request.
+    """
 
     def __init__(self) -> None:
         self._bytes: Counter[str] = Counter()
@@ -24,16 +45,94 @@ class UnsentAnswers:
     def gone(self, user: str, size: int) -> None:
         """They have left, or their connection is closed."""
         self._bytes[user] -= size
-        if self._bytes[user] < UNSENT_BYTES_MAX:
+        if not self.is_full(user):
             for waiting in self._waiting.pop(user, ()):
                 if not waiting.done():
                     waiting.set_result(None)
         if not self._bytes[user]:
             del self._bytes[user]
 
+    def is_full(self, user: str) -> bool:
+        """Whether a user's answers have so much that no more are to be made."""
+        return self._bytes[user] >= UNSENT_BYTES_MAX
+
     async def room(self, user: str) -> None:
         """Wait until there is room for another answer."""
-        while self._bytes[user] >= UNSENT_BYTES_MAX:
+        while self.is_full(user):
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(user, []).append(waiting)
             await waiting
+
+
+class UnsentHere:
+    """Of one connection.
+
+    Args:
+        connection: see there.
+        all_: those of its broker.
+    """
+
+    __slots__ = ("_all", "_connection", "_kept", "_kept_for", "_not_taken", "_timer")
+
+    def __init__(self, connection: ClientConnection, all_: UnsentAnswers) -> None:
+        self._connection = weakref.proxy(
+            connection
+        )  # a circle would keep it long after it is closed, until cycles are collected
+        self._all = all_
+        self._kept = 0
+        """Bytes of the answers that wait for one before them."""
+        self._kept_for = ""
+        self._not_taken: list[tuple[str, int]] = []
+        """Users and bytes of the answers of which the socket does not take all."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def not_taken(self, size: int) -> None:
+        """The socket does not take all of an answer."""
+        self._not_taken.append((self._connection.asked_by, size))
+        self._all.waits(*self._not_taken[-1])
+
+    def taken(self) -> None:
+        """It has taken all of them."""
+        not_taken, self._not_taken = self._not_taken, []
+        for user, size in not_taken:
+            self._all.gone(user, size)
+
+    def keep(self, size: int) -> None:
+        """An answer waits for one before it."""
+        if not self._kept:
+            self._kept_for = self._connection.asked_by
+        self._kept += size
+        self._all.waits(self._kept_for, size)
+        self._look_for_end()
+
+    def kept_no_more(self, size: int) -> None:
+        """They are sent."""
+        self._kept -= size
+        self._all.gone(self._kept_for, size)
+
+    @property
+    def keeps_much(self) -> bool:
+        """Whether those that wait for one before them are too large, alone or with all of their user."""
+        is_full = self._kept > KEPT_BYTES_FULL_MAX and self._all.is_full(self._kept_for)
+        return is_full or self._kept > KEPT_BYTES_MAX
+
+    def closed(self) -> None:
+        """Forget all of them."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.taken()
+        self.kept_no_more(self._kept)
+
+    def _look_for_end(self) -> None:
+        """Close when the client has gone: while nothing is read nobody else sees that, and what is kept keeps others waiting."""
+        connection = self._connection
+        if not self.keeps_much or self._timer is not None or connection.loop is None:
+            return
+        if connection.has_hung_up:
+            connection.close()
+        else:
+            self._timer = connection.loop.call_later(END_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._timer = None
+        self._look_for_end()

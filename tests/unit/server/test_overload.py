@@ -485,6 +485,7 @@ async def test_no_more_large_answers_are_made_for_who_takes_none(
 ) -> None:
     """Each of 80 connections, which asked in 39 bytes, kept 16 MB for as long as it read nothing (found by an attack)."""
     monkeypatch.setattr("minikafka.server.unsent.UNSENT_BYTES_MAX", 500_000)
+    monkeypatch.setattr("minikafka.server.unsent.END_SECONDS", 0.05)
     broker = cluster.brokers[1]
     lazy = await Stranger.at(broker)
     await lazy.ask(ApiKey.METADATA, 9, {"topics": []})
@@ -510,6 +511,26 @@ async def test_no_more_large_answers_are_made_for_who_takes_none(
         assert await lazy.frame()
     assert all(await asyncio.gather(*frames))
     assert not broker.services.unsent._bytes
+
+
+async def test_answers_that_wait_are_bounded_for_their_user_too(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """500 connections, each with 1 MiB of small answers behind a Fetch that waited, took 530 MB (found by an attack)."""
+    monkeypatch.setattr("minikafka.server.unsent.UNSENT_BYTES_MAX", 100_000)
+    monkeypatch.setattr("minikafka.server.unsent.KEPT_BYTES_FULL_MAX", 10_000)
+    client = await Stranger.at(cluster.brokers[1])
+    await client.ask(ApiKey.METADATA, 9, {"topics": []})
+    (connection,) = connections(cluster.brokers[1])
+    first = connection.begin(ApiKey.FETCH, 10)
+    for number in range(20):
+        client.request(ApiKey.DESCRIBE_GROUPS, 5, {"groups": [f"{number:030000}"]})
+    await until(lambda: "kept" in connection._held)
+    assert connection._unsent._kept < 200_000
+    connection.answer(first, [])
+    for _ in range(20):
+        assert await client.frame()
+    assert not cluster.brokers[1].services.unsent._bytes
 
 
 async def test_who_asks_for_much_in_few_bytes_waits_for_a_turn(
@@ -539,7 +560,7 @@ async def test_answers_behind_one_that_is_not_there_are_bounded(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, key: ApiKey
 ) -> None:
     """4,000 requests in 1.2 MB behind a Fetch that waited had 276 MB of answers, kept also after the client had gone."""
-    monkeypatch.setattr("minikafka.server.connection.KEPT_BYTES_MAX", 20_000)
+    monkeypatch.setattr("minikafka.server.unsent.KEPT_BYTES_MAX", 20_000)
     broker = cluster.brokers[1]
     client, other, most = await Stranger.at(broker), await Stranger.at(broker), 0
     await other.ask(ApiKey.METADATA, 9, {"topics": []})
@@ -553,18 +574,18 @@ async def test_answers_behind_one_that_is_not_there_are_bounded(
     await until(lambda: "kept" in connection._held)
     for _ in range(20):
         await other.ask(ApiKey.METADATA, 9, {"topics": []})
-        most = max(most, connection._kept_bytes)
+        most = max(most, connection._unsent._kept)
     assert 20_000 < most < 40_000
     connection.answer(first, [])
     for _ in range(100):
         assert await client.frame()
-    assert connection._kept_bytes == 0
+    assert connection._unsent._kept == 0
 
 
 async def test_a_request_for_which_the_kept_answers_wait_is_worked_on(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("minikafka.server.connection.KEPT_BYTES_MAX", 20_000)
+    monkeypatch.setattr("minikafka.server.unsent.KEPT_BYTES_MAX", 20_000)
     may_go_on = stall(cluster.brokers[1])
     client = await Stranger.at(cluster.brokers[1])
     client.request(ApiKey.LIST_GROUPS, 0, {})
