@@ -113,22 +113,36 @@ class RequestMemory:
             del self._of_user[user]
         self._forget(reader)
         for each in {*self._large, *self._small} if was_full and self.used < self._bytes_max else (user,):
-            if not self._is_full(each):
-                self._release(each, self._large)
-                self._release(each, self._small)
-            elif each not in self._of_user or not self._of_user[each].small:
-                self._release(each, self._small)
+            self._wake(each)
 
     def _hold(self, reader: Reader, waiting: dict[str, dict[Reader, None]]) -> None:
         taken = self._of_reader.setdefault(reader, self._taken(reader))
         waiting.setdefault(taken.user, {})[reader] = None
         reader.hold_frames(REASON)
 
+    def _wake(self, user: str) -> None:
+        """Let the first of those go on that wait, and the next after it, for as long as they may."""
+        is_full = self._is_full(user)
+        if not is_full:
+            self._release(user, self._large)
+        if not is_full or user not in self._of_user or not self._of_user[user].small:
+            self._release(user, self._small)
+
     def _release(self, user: str, waiting: dict[str, dict[Reader, None]]) -> None:
-        for reader in waiting.pop(user, ()):
-            self._forget(reader)
-            if reader.loop is not None:
-                reader.loop.call_soon(reader.release_frames, REASON)
+        readers = waiting.get(user)
+        if not readers:
+            return
+        reader = next(iter(readers))
+        del readers[reader]
+        if not readers:
+            del waiting[user]
+        self._forget(reader)
+        if reader.loop is not None:
+            reader.loop.call_soon(self._go_on, user, reader)
+
+    def _go_on(self, user: str, reader: Reader) -> None:
+        reader.release_frames(REASON)
+        self._wake(user)
 
     def _forget(self, reader: Reader) -> None:
         """Forget as whom a reader has memory, where it has none and waits for none."""
