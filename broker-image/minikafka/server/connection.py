@@ -407,6 +407,8 @@ class ClientConnection(FrameProtocol):
 
     def answer(self, slot: Slot, out: list[Any]) -> None:
         """Fill a slot; send every answer at the front of the line that is ready. An empty list answers nothing."""
+        if self.socket is None:
+            return  # who waited for others is answered when its connection has gone, and what it had is counted no more
         slot.out = out
         slots = self.slots
         if not slots or slots[0].out is None:

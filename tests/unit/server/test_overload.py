@@ -552,6 +552,19 @@ async def test_answers_that_wait_are_bounded_for_their_user_too(
     assert not cluster.brokers[1].services.unsent._bytes
 
 
+async def test_an_answer_to_who_has_gone_is_counted_for_nobody(cluster: Cluster) -> None:
+    """Each acks=all whose client did not wait for its answer was counted for the user for ever (found by an attack)."""
+    broker = cluster.brokers[1]
+    client = await Stranger.at(broker)
+    await client.ask(ApiKey.METADATA, 9, {"topics": []})
+    (connection,) = connections(broker)
+    slot = connection.begin(ApiKey.PRODUCE, 10)
+    client.close()
+    await until(lambda: not connections(broker))
+    connection.answer(slot, [b"late"])
+    assert not broker.services.unsent._bytes
+
+
 async def test_who_asks_for_much_in_few_bytes_waits_for_a_turn(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
