@@ -86,6 +86,7 @@ class LocalHandler(BoundedHandler):
         """Hand on the JSON of a request; of who has no token where it needs one nothing is looked at."""
         try:
             body = self._body()
+            self.check_host()  # not before the body is read: the answer would be lost
             if not self.is_allowed():
                 return
             given = self._json(body)
@@ -99,7 +100,6 @@ class LocalHandler(BoundedHandler):
         raise NotImplementedError
 
     def _body(self) -> bytes:
-        self.check_host()
         if "Transfer-Encoding" in self.headers:  # fields that nobody reads would be those that are left out
             raise VerbRefused("Transfer-Encoding: is not taken; send the body at once, with Content-Length")
         size = self.headers.get("Content-Length", "0")
