@@ -26,6 +26,14 @@ def der(tag: int, *parts: bytes) -> bytes:
     return bytes((tag,)) + length + content
 
 
+def certificate_of(subject: bytes, version: bytes = der(0xA0, der(0x02, b"\2"))) -> bytes:
+    """As much of one as is looked at for the name of its subject."""
+    empty = der(SEQUENCE)
+    return der(
+        SEQUENCE, der(SEQUENCE, version, der(0x02, b"\1"), empty, empty, empty, subject, empty), empty, der(0x03)
+    )
+
+
 @dataclass(frozen=True)
 class Authority:
     """Who signs, and what it has signed."""

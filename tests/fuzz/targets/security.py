@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import ssl
 from collections.abc import Iterator
 from functools import cache
 
+from cryptography import x509
 from joserfc.jws import JWSRegistry
 from minikafka.security.access_tokens import Key, read_keys, read_token
+from minikafka.security.distinguished_name import distinguished_name
 from minikafka.security.jaas import parse_for
 from minikafka.security.oauthbearer import END, TokenRules, first_message, read_first
 from minikafka.security.sasl_client import AuthenticationError, Login, exchange
@@ -25,7 +28,7 @@ from minikafka.security.scram import (
 from minikafka.security.tls import TlsSettings, client_context, server_context
 from minikafka.security.tls_stream import TlsStream
 
-from tests.certificates import authority, broker_keystore
+from tests.certificates import authority, broker_keystore, certificate_of, client_keystore
 from tests.fuzz.choices import Choices, pieces
 from tests.fuzz.target import Refuted, Target
 from tests.tokens import Issuer, part
@@ -223,9 +226,27 @@ def handshakes() -> Iterator[bytes]:
     yield b"\0\0\0\0\0" + bytes.fromhex("1603010200010001fc0303")
 
 
+def read_subject(data: bytes) -> None:
+    """Name a certificate's subject, or what is taken for one in a certificate. No value looks like an attribute."""
+    choices = Choices(data)
+    is_subject, given = choices.number() & 1, choices.rest()
+    name = distinguished_name(certificate_of(given) if is_subject else given)
+    plain = re.sub(r"\\.", "", name, flags=re.DOTALL)
+    if plain.count("=") > plain.count(",") + plain.count("+") + 1:
+        raise Refuted(f"a value with another attribute in it: {name!r}")
+
+
+def subjects() -> Iterator[bytes]:
+    """Make certificates of clients, and subjects with more."""
+    yield b"\0" + ssl.PEM_cert_to_DER_cert("-----BEGIN CERT" + client_keystore().split("-----BEGIN CERT")[1])
+    name = x509.Name.from_rfc4514_string(r"CN=a\=b\ ,OU=x+UID=\#\00,C=DE,2.5.4.12=t,1.3.6.1.4.1.4=#0c0161")
+    yield b"\1" + name.public_bytes()
+
+
 TARGETS = (
     Target("sasl", read_sasl, sasl_messages, (NotAuthenticated, ScramError, AuthenticationError)),
     Target("access-tokens", read_access_token, access_tokens, (NotAuthenticated, ValueError)),
     Target("jaas", read_jaas, jaas, (ValueError,)),
+    Target("subjects", read_subject, subjects, (ValueError,)),
     Target("tls", read_tls, handshakes, (ssl.SSLError,)),
 )

@@ -9,7 +9,7 @@ from minikafka.security.distinguished_name import distinguished_name
 from minikafka.security.jaas import PLAIN_MODULE, parse, parse_for
 from minikafka.security.principal import mapped, parse_rules
 
-from tests.certificates import SEQUENCE, SET, der
+from tests.certificates import SEQUENCE, SET, certificate_of, der
 
 
 def test_a_login_module() -> None:
@@ -62,12 +62,6 @@ def subject(*relatives: list[Attribute]) -> bytes:
     return der(SEQUENCE, *(der(SET, *(attribute(*each) for each in relative)) for relative in relatives))
 
 
-def certificate(name: bytes, version: bytes = der(0xA0, der(0x02, b"\2"))) -> bytes:
-    """As much of one as is looked at."""
-    empty = der(SEQUENCE)
-    return der(SEQUENCE, der(SEQUENCE, version, der(0x02, b"\1"), empty, empty, empty, name, empty), empty, der(0x03))
-
-
 NAMES: list[tuple[Attribute, str]] = [
     ((CN, UTF8, b"alice"), "CN=alice"),
     ((OU, UTF8, b"CN=admin"), r"OU=CN\=admin"),
@@ -114,7 +108,7 @@ NAMES: list[tuple[Attribute, str]] = [
 @pytest.mark.parametrize(("attribute", "name"), NAMES, ids=[ascii(name[:30]) for _, name in NAMES])
 def test_an_attribute_is_named_as_java_names_it(attribute: Attribute, name: str) -> None:
     """``X500Principal.getName()`` of JDK 25.0.3 has said all of them; JDK 17.0.15 takes strings of every type for UTF-8."""
-    assert distinguished_name(certificate(subject([attribute]))) == name
+    assert distinguished_name(certificate_of(subject([attribute]))) == name
 
 
 A, B, C_DE, E = (CN, UTF8, b"a"), (OU, UTF8, b"b"), (C, PRINTABLE, b"DE"), (EMAIL, IA5, b"e")
@@ -130,8 +124,8 @@ A, B, C_DE, E = (CN, UTF8, b"a"), (OU, UTF8, b"b"), (C, PRINTABLE, b"DE"), (EMAI
     ],
 )
 def test_a_subject_is_named_as_java_names_it(relatives: list[list[Attribute]], name: str) -> None:
-    assert distinguished_name(certificate(subject(*relatives))) == name
-    assert distinguished_name(certificate(subject(*relatives), version=b"")) == name
+    assert distinguished_name(certificate_of(subject(*relatives))) == name
+    assert distinguished_name(certificate_of(subject(*relatives), version=b"")) == name
 
 
 @pytest.mark.parametrize(
@@ -158,11 +152,11 @@ def test_a_subject_is_named_as_java_names_it(relatives: list[list[Attribute]], n
 def test_a_subject_that_is_refused(name: bytes) -> None:
     """Java reads none of them, either, but lengths in another form than DER has, and half of a last character."""
     with pytest.raises(ValueError):
-        distinguished_name(certificate(name))
+        distinguished_name(certificate_of(name))
 
 
 def test_half_a_certificate_is_refused() -> None:
-    whole = certificate(subject([A]))
+    whole = certificate_of(subject([A]))
     for end in range(len(whole)):
         with pytest.raises(ValueError):
             distinguished_name(whole[:end])
@@ -172,8 +166,8 @@ def test_half_a_certificate_is_refused() -> None:
 
 def test_a_long_subject_is_named_at_once() -> None:
     began = time.process_time()
-    distinguished_name(certificate(subject([(CN, UTF8, b"a" + b" " * 60_000 + b"a")])))
-    distinguished_name(certificate(subject(*[[A]] * 4_000)))
+    distinguished_name(certificate_of(subject([(CN, UTF8, b"a" + b" " * 60_000 + b"a")])))
+    distinguished_name(certificate_of(subject(*[[A]] * 4_000)))
     assert time.process_time() - began < 1
 
 
@@ -184,7 +178,7 @@ def test_no_value_looks_like_an_attribute() -> None:
         (EMAIL, IA5, b"CN=admin@" + b"a" * 130),
         (OU, BMP, "CN=admin".encode("utf-16-be")),
     ):
-        assert mapped(rules, distinguished_name(certificate(subject([A], [tried])))) == "a"
+        assert mapped(rules, distinguished_name(certificate_of(subject([A], [tried])))) == "a"
 
 
 @pytest.mark.parametrize(
