@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import nullcontext
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikafka.authorization.rules import ClientAccess
 from minikafka.authorization.table import RULES
@@ -26,6 +24,8 @@ from minikafka.server.walkers import WALKERS
 
 if TYPE_CHECKING:
     from minikafka.server.connection import ClientConnection
+
+T = TypeVar("T")
 
 API_VERSIONS = int(ApiKey.API_VERSIONS)
 
@@ -136,18 +136,28 @@ async def answer_request(connection: ClientConnection, header: RequestHeader, bo
         else handle(connection.services, ctx, request)
     )
     is_metered = connection.has_quotas
-    user = connection.asked_by
-    had_much = partial(connection.services.had_much, user, key)
-    is_alone = key in ONE_AT_A_TIME or (key in ONE_AT_A_TIME_OF_MUCH and had_much())
-    async with connection.services.one_at_a_time(user, key) if is_alone else nullcontext():
-        if is_alone and had_much():  # also since it waits for the one before it
-            await connection.services.unsent.room(user)
+
+    async def make() -> tuple[list[int], bytes, float]:
         values = await (_answer_metered(connection, spec, ctx, answering, decoding) if is_metered else answering)
-        codes, answer, seconds = await _encoded(connection, key, version, values)
+        return await _encoded(connection, key, version, values)
+
+    codes, answer, seconds = await _when_there_is_room(connection, key, make)
     connection.count_errors(key, codes)
     if is_metered and not _is_of_brokers(connection, spec, ctx):
         connection.services.quotas.spent(ctx, seconds)
     return wire.response_frame(header.correlation_id, answer, flexible and key != API_VERSIONS)
+
+
+async def _when_there_is_room(connection: ClientConnection, key: int, make: Callable[[], Awaitable[T]]) -> T:
+    """Make an answer: where it may be large, one of a user at a time, and none while those have too much that are not sent."""
+    services, user = connection.services, connection.asked_by
+    if key not in ONE_AT_A_TIME and not (key in ONE_AT_A_TIME_OF_MUCH and services.had_much(user, key)):
+        return await make()
+    while True:
+        async with services.one_at_a_time(user, key):
+            if not services.had_much(user, key) or connection.unsent.has_room():
+                return await make()
+        await connection.unsent.room()
 
 
 async def _encoded(

@@ -112,7 +112,9 @@ class ClientConnection(FrameProtocol):
         """Since when the next request waits for a quota."""
         self._takes_answers = asyncio.Event()
         self._takes_answers.set()
-        self._unsent = UnsentHere(self, services.unsent)
+        self.unsent = UnsentHere(self, services.unsent)
+        self._at_work: Slot | None = None
+        """The answer that is made in :meth:`_run_cold`."""
         self.waiting_fetch = fetch.WaitingFetch(context.clock.now)
         self.muting = Muting(self, context.clock.now)
         self.last_active = time.perf_counter()
@@ -161,12 +163,13 @@ class ClientConnection(FrameProtocol):
         self.deadlines.unblocked()
         self.last_active = time.perf_counter()
         self._look_at_answers()
-        self._unsent.taken()
+        self.unsent.taken()
 
     def _look_at_answers(self) -> None:
         """Work on requests while there is room for their answers; on that for which the others wait in any case."""
+        self.unsent.look_again()
         is_first = bool(self._cold and self.slots and self._cold[0][0] is self.slots[0])
-        if self.is_blocked or (self._unsent.keeps_much and not is_first):
+        if self.is_blocked or (self.unsent.keeps_much and not is_first):
             self._takes_answers.clear()
         else:
             self._takes_answers.set()
@@ -176,7 +179,7 @@ class ClientConnection(FrameProtocol):
             if task is not None:
                 task.cancel()
         self.deadlines.stop()
-        self._unsent.closed()
+        self.unsent.closed()
         if self.memory is not None:
             self.memory.gone(self)
         self._queued_bytes = 0
@@ -401,6 +404,11 @@ class ClientConnection(FrameProtocol):
                 self.metered = None
 
     @property
+    def is_next(self) -> bool:
+        """Whether no other answer is sent before the one that is made."""
+        return bool(self.slots) and self.slots[0] is self._at_work
+
+    @property
     def queued_requests(self) -> int:
         """Requests that wait for the one that is worked on."""
         return len(self._cold)
@@ -435,10 +443,10 @@ class ClientConnection(FrameProtocol):
         if parts:
             self.send(parts)
             if self.is_blocked:
-                self._unsent.not_taken(bytes_of(parts))
+                self.unsent.not_taken(bytes_of(parts))
         if kept_bytes:
             self._kept_no_more(kept_bytes)
-        if not self._takes_answers.is_set():
+        if self._at_work is not None or not self._takes_answers.is_set():
             self._look_at_answers()
         if self._ends and not slots:
             self.close()
@@ -446,14 +454,14 @@ class ClientConnection(FrameProtocol):
     def _keep(self, slot: Slot, out: list[Any]) -> None:
         """Count an answer that waits for one before it. While they are too large nothing more is worked on."""
         slot.kept_bytes = bytes_of(out)
-        self._unsent.keep(slot.kept_bytes)
-        if self._unsent.keeps_much:
+        self.unsent.keep(slot.kept_bytes)
+        if self.unsent.keeps_much:
             self._look_at_answers()
             self.hold_frames(_KEPT)
 
     def _kept_no_more(self, size: int) -> None:
-        self._unsent.kept_no_more(size)
-        if _KEPT in self._held and not self._unsent.keeps_much and self.loop is not None:
+        self.unsent.kept_no_more(size)
+        if _KEPT in self._held and not self.unsent.keeps_much and self.loop is not None:
             self.loop.call_soon(self.release_frames, _KEPT)  # later: this may be the handler of another connection
 
     # -- for the handlers of Produce and Fetch ----------------------------------------------------------------------------
@@ -492,6 +500,7 @@ class ClientConnection(FrameProtocol):
                 await self.muting.wait()
                 await self._wait_for_quotas(self._cold[0][1])
                 slot, header, body = self._cold.popleft()
+                self._at_work = slot
                 if not self.is_broker and (
                     slot.size > LARGE_REQUEST_BYTES or self.services.had_much(self.asked_by, slot.api_key)
                 ):
@@ -513,7 +522,7 @@ class ClientConnection(FrameProtocol):
             self.services.context.handler_failed(error)
             self.close()
         finally:
-            self._cold_task = None
+            self._cold_task = self._at_work = None
             if _BEHIND in self._held and self.loop is not None:
                 self.loop.call_soon(self.release_frames, _BEHIND)
 

@@ -36,32 +36,41 @@ class UnsentAnswers:
 
     def __init__(self) -> None:
         self._bytes: Counter[str] = Counter()
-        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._not_taken: Counter[str] = Counter()
+        """Of these the ones that are first, and of which their socket does not take all."""
+        self._waiting: dict[str, dict[UnsentHere, None]] = {}
 
-    def waits(self, user: str, size: int) -> None:
-        """So many bytes of a user's answers wait for their client."""
-        self._bytes[user] += size
-
-    def gone(self, user: str, size: int) -> None:
-        """They have left, or their connection is closed."""
-        self._bytes[user] -= size
-        if not self.is_full(user):
+    def count(self, user: str, size: int, not_taken: bool) -> None:
+        """So many more bytes of a user's answers wait for their client, or for one before them; fewer where they have left."""
+        has_room = False
+        for counter in (self._bytes, self._not_taken) if not_taken else (self._bytes,):
+            before, now = counter[user], counter[user] + size
+            has_room |= before >= UNSENT_BYTES_MAX > now
+            counter[user] = now
+            if not now:
+                del counter[user]
+        if has_room:
             for waiting in self._waiting.pop(user, ()):
-                if not waiting.done():
-                    waiting.set_result(None)
-        if not self._bytes[user]:
-            del self._bytes[user]
+                waiting.look_again()
 
     def is_full(self, user: str) -> bool:
         """Whether a user's answers have so much that no more are to be made."""
         return self._bytes[user] >= UNSENT_BYTES_MAX
 
-    async def room(self, user: str) -> None:
-        """Wait until there is room for another answer."""
-        while self.is_full(user):
-            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.setdefault(user, []).append(waiting)
-            await waiting
+    def has_room(self, user: str, is_next: bool) -> bool:
+        """Whether another answer may be made. The next one of a connection does not wait for those that wait behind others."""
+        return not self.is_full(user) or (is_next and self._not_taken[user] < UNSENT_BYTES_MAX)
+
+    def wait(self, user: str, waiting: UnsentHere) -> None:
+        """Have a connection look again when there is room."""
+        self._waiting.setdefault(user, {})[waiting] = None
+
+    def wait_no_more(self, user: str, waiting: UnsentHere) -> None:
+        """It has room, or is gone."""
+        of_user = self._waiting.get(user, {})
+        of_user.pop(waiting, None)
+        if not of_user:
+            self._waiting.pop(user, None)
 
 
 class UnsentHere:
@@ -72,7 +81,7 @@ class UnsentHere:
         all_: those of its broker.
     """
 
-    __slots__ = ("_all", "_connection", "_kept", "_kept_for", "_not_taken", "_timer")
+    __slots__ = ("_all", "_connection", "_kept", "_kept_for", "_not_taken", "_room", "_timer")
 
     def __init__(self, connection: ClientConnection, all_: UnsentAnswers) -> None:
         self._connection = weakref.proxy(
@@ -85,30 +94,52 @@ class UnsentHere:
         self._not_taken: list[tuple[str, int]] = []
         """Users and bytes of the answers of which the socket does not take all."""
         self._timer: asyncio.TimerHandle | None = None
+        self._room: asyncio.Future[None] | None = None
+
+    def has_room(self) -> bool:
+        """Whether the answer may be made that is worked on."""
+        return self._all.has_room(self._connection.asked_by, self._connection.is_next)
+
+    async def room(self) -> None:
+        """Wait until it may."""
+        user = self._connection.asked_by
+        while not self.has_room():
+            self._room = asyncio.get_running_loop().create_future()
+            self._all.wait(user, self)
+            try:
+                await self._room
+            finally:
+                self._room = None
+                self._all.wait_no_more(user, self)
+
+    def look_again(self) -> None:
+        """There may be room, or the one before it has left."""
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
 
     def not_taken(self, size: int) -> None:
         """The socket does not take all of an answer."""
         self._not_taken.append((self._connection.asked_by, size))
-        self._all.waits(*self._not_taken[-1])
+        self._all.count(*self._not_taken[-1], not_taken=True)
 
     def taken(self) -> None:
         """It has taken all of them."""
         not_taken, self._not_taken = self._not_taken, []
         for user, size in not_taken:
-            self._all.gone(user, size)
+            self._all.count(user, -size, not_taken=True)
 
     def keep(self, size: int) -> None:
         """An answer waits for one before it."""
         if not self._kept:
             self._kept_for = self._connection.asked_by
         self._kept += size
-        self._all.waits(self._kept_for, size)
+        self._all.count(self._kept_for, size, not_taken=False)
         self._look_for_end()
 
     def kept_no_more(self, size: int) -> None:
         """They are sent."""
         self._kept -= size
-        self._all.gone(self._kept_for, size)
+        self._all.count(self._kept_for, -size, not_taken=False)
 
     @property
     def keeps_much(self) -> bool:

@@ -450,6 +450,7 @@ async def test_requests_wait_while_their_client_takes_no_answers(tmp_path: Path)
             for _ in range(20):
                 await other.ask(ApiKey.METADATA, 9, {"topics": []})
         assert left[-1] > 0 and connection.is_blocked
+        assert broker.services.unsent._not_taken.total() > 0
         for _ in range(300):
             assert await client.frame()
 
@@ -504,21 +505,25 @@ async def test_no_more_large_answers_are_made_for_who_takes_none(
 ) -> None:
     """Each of 80 connections, which asked in 39 bytes, kept 16 MB for as long as it read nothing (found by an attack)."""
     monkeypatch.setattr("minikafka.server.unsent.UNSENT_BYTES_MAX", 500_000)
-    monkeypatch.setattr("minikafka.server.unsent.END_SECONDS", 0.05)
     broker = cluster.brokers[1]
     lazy = await Stranger.at(broker)
     await lazy.ask(ApiKey.METADATA, 9, {"topics": []})
     (connection,) = connections(broker)
-    first = connection.begin(ApiKey.JOIN_GROUP, 10)
-    lazy.request(ApiKey.DESCRIBE_GROUPS, 5, {"groups": [f"{number:030000}" for number in range(30)]})
-    await until(lambda: broker.services.unsent._bytes.total() > 500_000)
+    connection.unsent.not_taken(500_000)
+    key, version, values = (
+        (ApiKey.METADATA, 9, {"topics": None})
+        if much == "topics"
+        else (ApiKey.DESCRIBE_GROUPS, 5, {"groups": [f"{number:030000}" for number in range(30)]})
+    )
+    if much == "topics":
+        broker.services.has_much(connection.asked_by, key)
+    else:
+        assert await (await Stranger.at(broker)).ask(key, version, values), (
+            "the first one, before it is known to be large"
+        )
     others = [await Stranger.at(broker) for _ in range(2)]
     for other in others:
-        if much == "topics":
-            broker.services.has_much(connection.asked_by, ApiKey.METADATA)
-            other.request(ApiKey.METADATA, 9, {"topics": None})
-        else:
-            other.request(ApiKey.DESCRIBE_GROUPS, 5, {"groups": ["g"]})
+        other.request(key, version, values)
     frames = [asyncio.ensure_future(other.frame()) for other in others]
     await until(lambda: bool(broker.services.unsent._waiting))
     assert await (await Stranger.at(broker)).ask(ApiKey.LIST_GROUPS, 0, {}), "who had no large answer of it"
@@ -526,10 +531,36 @@ async def test_no_more_large_answers_are_made_for_who_takes_none(
     if goes:
         lazy.close()
     else:
-        connection.answer(first, [])
-        assert await lazy.frame()
+        connection.unsent.taken()
     assert all(await asyncio.gather(*frames))
-    assert not broker.services.unsent._bytes
+    assert not broker.services.unsent._bytes and not broker.services.unsent._not_taken
+
+
+async def test_what_waits_behind_others_does_not_keep_the_others_waiting(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OffsetFetches waited for room that answers behind them had, for ever (found by an attack)."""
+    monkeypatch.setattr("minikafka.server.unsent.UNSENT_BYTES_MAX", 500_000)
+    broker = cluster.brokers[1]
+    client = await Stranger.at(broker)
+    asked = (ApiKey.DESCRIBE_GROUPS, 5, {"groups": ["g"]})
+    await client.ask(*asked)
+    (connection,) = connections(broker)
+    broker.services.has_much(connection.asked_by, ApiKey.DESCRIBE_GROUPS)
+    other = await Stranger.at(broker)
+    await other.ask(*asked)
+    (others,) = set(connections(broker)) - {connection}
+    others.unsent.not_taken(500_000)
+    others.unsent.keep(500_000)
+    client.request(*asked)
+    await until(lambda: bool(broker.services.unsent._waiting))
+    others.unsent.taken()
+    assert await client.frame()
+    first = connection.begin(ApiKey.JOIN_GROUP, 10)
+    client.request(*asked)
+    await until(lambda: bool(broker.services.unsent._waiting))
+    connection.answer(first, [])
+    assert await client.frame()
 
 
 async def test_answers_that_wait_are_bounded_for_their_user_too(
@@ -545,7 +576,7 @@ async def test_answers_that_wait_are_bounded_for_their_user_too(
     for number in range(20):
         client.request(ApiKey.DESCRIBE_GROUPS, 5, {"groups": [f"{number:030000}"]})
     await until(lambda: "kept" in connection._held)
-    assert connection._unsent._kept < 200_000
+    assert connection.unsent._kept < 200_000
     connection.answer(first, [])
     for _ in range(20):
         assert await client.frame()
@@ -606,12 +637,12 @@ async def test_answers_behind_one_that_is_not_there_are_bounded(
     await until(lambda: "kept" in connection._held)
     for _ in range(20):
         await other.ask(ApiKey.METADATA, 9, {"topics": []})
-        most = max(most, connection._unsent._kept)
+        most = max(most, connection.unsent._kept)
     assert 20_000 < most < 40_000
     connection.answer(first, [])
     for _ in range(100):
         assert await client.frame()
-    assert connection._unsent._kept == 0
+    assert connection.unsent._kept == 0
 
 
 async def test_a_request_for_which_the_kept_answers_wait_is_worked_on(
