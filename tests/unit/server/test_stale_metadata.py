@@ -38,8 +38,9 @@ def told(cluster: Cluster, broker: Broker, event: str) -> list[dict[str, object]
 
 async def restarted(cluster: Cluster, ahead: Sequence[int]) -> None:
     """All brokers stop cleanly and come back; the logs of some are from a later time than the metadata."""
+    await until(lambda: all(broker.membership.broker_epoch >= 0 for broker in cluster.brokers.values()))
     for broker in cluster.brokers.values():
-        await broker.abort()
+        assert await broker.abort(), "its log would be recovered, and have the epochs of its records"
         broker.events.close()
     grow_epoch(cluster, ahead)
     await asyncio.gather(*(cluster.start(broker_id) for broker_id in list(cluster.brokers)))
