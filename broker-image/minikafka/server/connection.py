@@ -103,7 +103,6 @@ class ClientConnection(FrameProtocol):
         self.slots: deque[Slot] = deque()
         self._cold: deque[tuple[Slot, RequestHeader, bytes]] = deque()
         self._cold_task: asyncio.Task[None] | None = None
-        self._turn_task: asyncio.Task[None] | None = None
         self._has_turn = False
         """The request that waits for a turn may be served."""
         self._in_turn: set[asyncio.Task[None]] = set()
@@ -175,7 +174,7 @@ class ClientConnection(FrameProtocol):
             self._takes_answers.set()
 
     def closed(self) -> None:
-        for task in (self._cold_task, self._turn_task, *self._in_turn):
+        for task in (self._cold_task, *self._in_turn):
             if task is not None:
                 task.cancel()
         self.deadlines.stop()
@@ -328,11 +327,9 @@ class ClientConnection(FrameProtocol):
         if rows_max > MANY_ROWS:
             raise MalformedRequest(f"more than {rows_max:,} rows in a request")
         self.hold_frames(_TURN)
-        self._turn_task = asyncio.ensure_future(self._wait_for_turn())
+        self.in_turn(self._take_turn)
 
-    async def _wait_for_turn(self) -> None:
-        ASKED_BY.set(self.asked_by)
-        await self.services.turn_queue.first()
+    def _take_turn(self) -> None:
         self._has_turn = True
         self.release_frames(_TURN)
 
