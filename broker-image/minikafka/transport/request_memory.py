@@ -10,9 +10,11 @@ import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
+from minikafka.transport.framing import BUFFER_BYTES_BUSY
+
 REASON = "memory"
 
-SMALL_BYTES = 1 << 18
+SMALL_BYTES = BUFFER_BYTES_BUSY
 """Up to which a request is small, and has no buffer of its own."""
 
 
@@ -112,7 +114,7 @@ class RequestMemory:
         if user in self._of_user and not self._of_user[user].bytes:
             del self._of_user[user]
         self._forget(reader)
-        for each in {*self._large, *self._small} if was_full and self.used < self._bytes_max else (user,):
+        for each in {**self._large, **self._small} if was_full and self.used < self._bytes_max else (user,):
             self._wake(each)
 
     def _hold(self, reader: Reader, waiting: dict[str, dict[Reader, None]]) -> None:
