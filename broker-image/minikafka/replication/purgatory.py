@@ -10,7 +10,7 @@ from minikafka.protocol.fetch import FetchRequest, PartitionData, TopicKey
 from minikafka.protocol.produce import PartitionResult
 
 FEW_ROWS = 16
-"""A fetch that waits and has no more needs no turn, on the hottest path."""
+"""What so few cost is not looked at, on the hottest path: a fetch that waits needs no turn for them."""
 
 ProduceDone = Callable[[], None]
 FetchTopics = list[tuple[TopicKey, list[PartitionData]]]

@@ -162,8 +162,8 @@ class UnsentHere:
         if connection.has_hung_up:
             connection.close()
         else:
-            self._timer = connection.loop.call_later(END_SECONDS, self._look_again)
+            self._timer = connection.loop.call_later(END_SECONDS, self._is_due)
 
-    def _look_again(self) -> None:
+    def _is_due(self) -> None:
         self._timer = None
         self._look_for_end()

@@ -18,7 +18,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FetchPartition, FetchRequest, PartitionData, TopicKey
 from minikafka.protocol.wire import ROWS_MAX, MalformedRequest, RequestHeader, TooManyRows
-from minikafka.replication.purgatory import DelayedFetch, FetchDone, FetchTopics
+from minikafka.replication.purgatory import FEW_ROWS, DelayedFetch, FetchDone, FetchTopics
 from minikafka.security.acls import Operation, ResourceType
 from minikafka.server.api.spec import NO_DIRECTORY_IDS, NO_TRANSACTIONS, ApiSpec
 
@@ -46,9 +46,6 @@ SPEC = ApiSpec(
 
 FOLLOWER_FETCH = 1001
 """A Fetch of a broker, where requests are counted: Kafka tells it from a client's, too. No such key on the wire."""
-
-FEW_ROWS = 16
-"""What so few cost is not looked at, on the hottest path."""
 
 NEW_LEADER_VERSION = 16
 """The first version whose answer can name the leader that this broker is not (KIP-951)."""
